@@ -1,0 +1,1 @@
+"""Secure embedding aggregation for federated representation learning."""

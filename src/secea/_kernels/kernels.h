@@ -1,0 +1,34 @@
+/* Vectors over prime fields: elements modulo p < 2^32 are uint32_t, elements modulo 2^61 - 1 are uint64_t.
+ * Inputs are reduced (0 <= x < p) unless said otherwise; outputs always are. Buffers do not overlap unless they are
+ * the same. This file is read by the compiler and by cffi: plain declarations only. */
+
+/* acc += x;  acc -= x */
+void add32(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n);
+void sub32(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n);
+void add61(uint64_t *acc, const uint64_t *x, size_t n);
+void sub61(uint64_t *acc, const uint64_t *x, size_t n);
+
+/* out = a * b */
+void mul32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n);
+void mul61(uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n);
+
+/* out = 1 / x, and 0 for 0; out is not x */
+void inverse32(uint32_t p, uint32_t *out, const uint32_t *x, size_t n);
+void inverse61(uint64_t *out, const uint64_t *x, size_t n);
+
+/* out[r][i] = sum over c of a[r][c] * x[c][i], for rows r and columns c of a; x and out have rows of n elements */
+void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows, size_t columns, size_t n);
+void combine61(uint64_t *out, const uint64_t *a, const uint64_t *x, size_t rows, size_t columns, size_t n);
+
+/* Whether all elements are below p */
+int valid32(uint32_t p, const uint32_t *x, size_t n);
+int valid61(const uint64_t *x, size_t n);
+
+/* Rejection sampling in place: cut each word to its top bits, as many as p has, and keep those below p, in order;
+ * returns how many are left. */
+size_t accept32(uint32_t p, uint32_t *words, size_t n);
+size_t accept61(uint64_t *words, size_t n);
+
+/* out = x mod p for signed x */
+void reduce32(uint32_t p, uint32_t *out, const int64_t *x, size_t n);
+void reduce61(uint64_t *out, const int64_t *x, size_t n);

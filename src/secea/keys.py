@@ -1,0 +1,262 @@
+"""Identities, the roster, the signed hello, and the channels between parties (section 3).
+
+A party proves who it is with an Ed25519 identity that the roster pins. For each session it draws an X25519 key and sends it in
+a signed hello. Two hellos make a pair key; every message has a key of its own, derived from the pair key and the
+message's whole label (its header), so that no key is used for two messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+
+from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ParamsError, ProtocolError, party
+from secea.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Header
+from secea.randomness import SEED_BYTES, Entropy, KeyStream
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+HELLO_BYTES = 32 + DIGEST_BYTES + KEY_BYTES + SIGNATURE_BYTES
+
+
+def digest(*parts: bytes) -> bytes:
+    """A short hash of several byte strings, unambiguous in where they end."""
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"secea digest")
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.digest()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A party's long-lived signing key. Its public half stands in the roster."""
+
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != KEY_BYTES:
+            raise ParamsError(f"an identity is a secret of {KEY_BYTES} bytes, got {len(self.secret)}")
+
+    @classmethod
+    def generate(cls, entropy: Entropy) -> Identity:
+        """A new identity."""
+        return cls(entropy(KEY_BYTES))
+
+    @cached_property
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def sign(self, data: bytes) -> bytes:
+        """An Ed25519 signature."""
+        return self._key.sign(data)
+
+    def storage_key(self) -> bytes:
+        """A key for what this party keeps at rest; derived, so that nothing else need be kept with the identity."""
+        return HKDF(SHA256(), KEY_BYTES, None, b"secea storage").derive(self.secret)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who takes part: the clients' public identity keys in order, and the server's. Pinned before a session."""
+
+    clients: tuple[bytes, ...]
+    server: bytes
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"client {n}" for n in range(len(self.clients))))
+        if len(self.names) != len(self.clients) or len(set(self.names)) != len(self.names):
+            raise ParamsError("a roster needs one name for each client, no two alike")
+        keys = (*self.clients, self.server)
+        for number, key in enumerate(keys):
+            if len(key) != KEY_BYTES:
+                raise ParamsError(f"the roster's key number {number} has {len(key)} bytes instead of {KEY_BYTES}")
+        if len(set(keys)) != len(keys):
+            raise ParamsError("two parties of the roster have the same identity key")
+
+    def key(self, number: int) -> bytes:
+        """The public identity key of a party."""
+        return self.server if number == SERVER else self.clients[number]
+
+    def canonical(self) -> bytes:
+        """The roster as bytes, for hashing and comparing."""
+        lines = [f"{name}\t{key.hex()}" for name, key in zip(self.names, self.clients, strict=True)]
+        return "\n".join([*lines, f"server\t{self.server.hex()}"]).encode()
+
+    @property
+    def fingerprint(self) -> str:
+        """What the parties compare over another channel before they start."""
+        text = hashlib.sha256(b"secea roster\n" + self.canonical()).hexdigest()[:40]
+        return " ".join(text[i : i + 4] for i in range(0, 40, 4))
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A party's signed introduction to a session: its incarnation, its X25519 key, its Paillier key if any."""
+
+    session: bytes
+    incarnation: bytes
+    public: bytes
+    paillier: bytes = field(default=b"", repr=False)
+    signature: bytes = field(default=b"", repr=False)
+
+    def _signed(self, sender: int) -> bytes:
+        parts = (self.session, sender.to_bytes(2, "little"), self.incarnation, self.public, self.paillier)
+        return b"secea hello 1\n" + b"".join(len(x).to_bytes(4, "little") + x for x in parts)
+
+    @classmethod
+    def make(cls, identity: Identity, sender: int, session: bytes, incarnation: bytes, public: bytes, paillier: bytes) -> Hello:
+        """The sender: a hello with its signature."""
+        unsigned = cls(session, incarnation, public, paillier)
+        return cls(session, incarnation, public, paillier, identity.sign(unsigned._signed(sender)))
+
+    def to_bytes(self) -> bytes:
+        """Fixed length but for the Paillier key."""
+        return self.session + self.incarnation + self.public + self.signature + self.paillier
+
+    @classmethod
+    def verify(cls, data: bytes, sender: int, roster: Roster, session: bytes, paillier_bytes: int) -> Hello:
+        """Any party: the hello of `sender`, authentic and for this session; or a `ProtocolError`."""
+        blame = FaultyPeer if sender == SERVER else FaultyPeerOrRelay
+        expected = HELLO_BYTES + (0 if sender == SERVER else paillier_bytes)
+        if len(data) != expected:
+            raise blame(sender, f"hello has {len(data)} bytes instead of {expected}")
+        cuts = (0, 32, 32 + DIGEST_BYTES, 32 + DIGEST_BYTES + KEY_BYTES, HELLO_BYTES, expected)
+        session_of, incarnation, public, signature, paillier = (bytes(data[a:b]) for a, b in zip(cuts, cuts[1:], strict=False))
+        hello = cls(session_of, incarnation, public, paillier, signature)
+        try:
+            Ed25519PublicKey.from_public_bytes(roster.key(sender)).verify(signature, hello._signed(sender))
+        except InvalidSignature:
+            raise blame(sender, "hello is not signed by the identity that the roster pins") from None
+        if not hmac.compare_digest(hello.session, session):
+            raise FaultyPeer(sender, "hello is for another session: its roster, parameters or version differ from ours")
+        return hello
+
+
+@dataclass(frozen=True)
+class SessionKey:
+    """A party's X25519 key for one incarnation."""
+
+    secret: bytes = field(repr=False)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public half, 32 bytes."""
+        return X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+
+    def exchange(self, peer: int, public: bytes) -> bytes:
+        """The Diffie-Hellman secret with a peer."""
+        try:
+            return X25519PrivateKey.from_private_bytes(self.secret).exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError:
+            raise FaultyPeer(peer, "its hello carries a key of small order") from None
+
+
+class Channel:
+    """What two parties share: keys for each message between them, and key streams that both can expand."""
+
+    def __init__(self, me: int, peer: int, pair_key: bytes) -> None:
+        self.me, self.peer, self._pair_key = me, peer, pair_key
+
+    @classmethod
+    def between(cls, me: int, mine: Hello, key: SessionKey, peer: int, theirs: Hello) -> Channel:
+        """The channel of two verified hellos: the pair key is bound to both of them, whole."""
+        hellos = {me: mine, peer: theirs}
+        transcript = b"".join(hashlib.sha256(hellos[n].to_bytes()).digest() for n in sorted(hellos))
+        secret = key.exchange(peer, theirs.public)
+        return cls(me, peer, HKDF(SHA256(), KEY_BYTES, mine.session, b"secea pair" + transcript).derive(secret))
+
+    def __repr__(self) -> str:
+        return f"Channel({party(self.me)}, {party(self.peer)})"
+
+    def derive(self, purpose: str, label: bytes) -> bytes:
+        """The one place where a pair key becomes another key."""
+        return HKDFExpand(SHA256(), KEY_BYTES, f"secea {purpose}\n".encode() + label).derive(self._pair_key)
+
+    def sealer(self, header: Header) -> Sealer:
+        """For sending: all chunks of one message."""
+        assert header.sender == self.me
+        return Sealer(self.derive("seal", header.label()), header)
+
+    def opener(self, header: Header) -> Opener:
+        """For receiving: all chunks of one message."""
+        assert header.sender == self.peer
+        return Opener(self.derive("seal", header.label()), header)
+
+    def stream(self, purpose: str, *label: bytes) -> KeyStream:
+        """A key stream that both ends know, for a label that must not be used twice."""
+        return KeyStream(self.derive(purpose, digest(*label)))
+
+
+class Sealer:
+    """Seals the chunks of one message under that message's own key; the chunk's number is the nonce."""
+
+    def __init__(self, key: bytes, header: Header) -> None:
+        self._aead, self.header = AESGCM(key), header
+
+    def seal(self, chunk: int, payload: bytes | bytearray | memoryview) -> bytearray:
+        """The chunk as it travels: header, ciphertext, tag."""
+        head = self.header.at(chunk).pack()
+        message = bytearray(HEADER_BYTES + len(payload) + TAG_BYTES)
+        message[:HEADER_BYTES] = head
+        self._aead.encrypt_into(_nonce(chunk), payload, head, memoryview(message)[HEADER_BYTES:])
+        return message
+
+
+class Opener:
+    """Opens the chunks of one message, strictly in order."""
+
+    def __init__(self, key: bytes, header: Header) -> None:
+        self._aead, self.label, self.next = AESGCM(key), header.label(), 0
+
+    def open(self, header: Header, message: bytes | bytearray | memoryview) -> bytearray:
+        """The payload of the next chunk; or a `ProtocolError`, and the counter stays."""
+        view = memoryview(message)
+        payload = bytearray(max(0, len(view) - HEADER_BYTES - TAG_BYTES))
+        try:
+            self._aead.decrypt_into(_nonce(header.chunk), view[HEADER_BYTES:], view[:HEADER_BYTES], payload)
+        except (InvalidTag, ValueError):
+            raise unauthentic(header.sender, f"{header.title} does not open: it was damaged or forged") from None
+        return payload
+
+
+def unauthentic(sender: int, fault: str) -> ProtocolError:
+    """The error for what nobody's key vouches for: the relay may have done it, unless it is the server's own message."""
+    return FaultyPeer(SERVER, fault) if sender == SERVER else FaultyPeerOrRelay(sender, fault)
+
+
+def _nonce(chunk: int) -> bytes:
+    return chunk.to_bytes(12, "little")
+
+
+def shared_secret(parts: Sequence[tuple[int, bytes]]) -> bytes:
+    """The clients' common secret: a hash over 32 random bytes from each of them, in order."""
+    if any(len(part) != SEED_BYTES for _, part in parts) or not parts:
+        raise FederationError("the shared secret needs 32 bytes from every client")
+    state = hashlib.sha256(b"secea shared secret")
+    for client, part in sorted(parts):
+        state.update(client.to_bytes(2, "little") + part)
+    return state.digest()
+
+
+def expand(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """A key for one purpose out of the clients' common secret."""
+    return HKDFExpand(SHA256(), KEY_BYTES, f"secea {purpose}\n".encode() + digest(*label)).derive(secret)
+
+

@@ -1,0 +1,196 @@
+"""What travels: one fixed header for every message, and the few payloads that are not plain field elements.
+
+A message is cut into chunks of about CHUNK_BYTES, so that large stages stream; a chunk is what a network carries and what
+the traffic records count. All encodings have fixed width: sizes follow from public parameters alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from secea.errors import SERVER, ProtocolError, party
+
+WIRE_VERSION: Final = 1
+ALL: Final = 0xFFFE
+"""The receiver of a message that is for everybody."""
+
+DIGEST_BYTES: Final = 16
+SALT_BYTES: Final = 16
+TAG_BYTES: Final = 16
+CHUNK_BYTES: Final = 1 << 18
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Kind(IntEnum):
+    """The kinds of messages; the names in lower case are those of the traffic records."""
+
+    HELLO = 1
+    TABLE = 2
+    TAGS = 3
+    QUERY = 4
+    INDICATOR = 5
+    OPENING = 6
+    RECIPROCAL = 7
+    RESHARE = 8
+    SHARE = 9
+    CONTRIBUTORS = 10
+    ANSWER = 11
+    MEAN = 12
+    ABORT = 13
+
+
+_HEADER: Final = struct.Struct("<BBHHHIIIIII16s16s")
+HEADER_BYTES: Final = _HEADER.size
+NO_CONTEXT: Final = bytes(DIGEST_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The label of a message. All of it but the chunk's number goes into the message's key; all of it is authenticated."""
+
+    kind: Kind
+    sender: int
+    receiver: int
+    epoch: int
+    weights: int
+    round: int
+    attempt: int
+    sequence: int
+    """Counts the stages that the sender has sent, so that an old snapshot shows."""
+    chunks: int
+    context: bytes
+    """A digest of what the parties must agree on at this point: the members, the union, the contributors."""
+    salt: bytes
+    """Drawn anew for every stage: even a party that was rolled back does not use a key twice."""
+    chunk: int = 0
+
+    @property
+    def title(self) -> str:
+        """The message in words, for errors."""
+        return f"{self.kind.name.lower()} from {party(self.sender)}, chunk {self.chunk + 1} of {self.chunks},"
+
+    def at(self, chunk: int) -> Header:
+        """The header of another chunk of the same message."""
+        return replace(self, chunk=chunk)
+
+    def pack(self) -> bytes:
+        """The header as it travels."""
+        return _HEADER.pack(
+            WIRE_VERSION, self.kind, self.sender, self.receiver, self.attempt, self.epoch, self.weights, self.round,
+            self.sequence, self.chunk, self.chunks, self.context, self.salt,
+        )  # fmt: skip
+
+    def label(self) -> bytes:
+        """What the message's key is bound to."""
+        return self.at(0).pack()
+
+    @classmethod
+    def parse(cls, message: Buffer, carrier: int) -> Header:
+        """The header of a message that `carrier` handed over; or a `ProtocolError` that names the carrier."""
+        if len(message) < HEADER_BYTES:
+            raise ProtocolError((carrier,), f"a message of {len(message)} bytes is shorter than a header")
+        version, kind, sender, receiver, attempt, epoch, weights, round_, sequence, chunk, chunks, context, salt = (
+            _HEADER.unpack_from(message)
+        )
+        if version != WIRE_VERSION:
+            fault = f"a message of wire version {version}; this is version {WIRE_VERSION}: install the same release"
+            raise ProtocolError((carrier,), fault)
+        try:
+            kind = Kind(kind)
+        except ValueError:
+            raise ProtocolError((carrier,), f"a message of the unknown kind {kind}") from None
+        if not chunk < chunks:
+            raise ProtocolError((carrier,), f"a message says that it is chunk {chunk} of {chunks}")
+        return cls(kind, sender, receiver, epoch, weights, round_, attempt, sequence, chunks, context, salt, chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the rows of a message fall into chunks: as many whole rows as fit, at least one, at least one chunk."""
+
+    rows: int
+    row_bytes: int
+
+    @property
+    def per_chunk(self) -> int:
+        """Rows in every chunk but the last."""
+        return max(1, CHUNK_BYTES // max(1, self.row_bytes))
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks."""
+        return max(1, -(-self.rows // self.per_chunk))
+
+    def span(self, chunk: int) -> slice:
+        """The rows of one chunk."""
+        return slice(chunk * self.per_chunk, min(self.rows, (chunk + 1) * self.per_chunk))
+
+    def wire_bytes(self) -> int:
+        """The bytes of the whole message as it travels."""
+        return self.rows * self.row_bytes + self.chunks * (HEADER_BYTES + TAG_BYTES)
+
+
+class Step(IntEnum):
+    """What an announcement of members lets begin."""
+
+    GREETING = 0
+    """The members of an epoch: their hellos follow."""
+    SECRET = 1
+    """Whose parts make the shared secret."""
+    QUERY = 2
+    RESHARE = 3
+    SHARE = 4
+    """The contributors of a round."""
+
+
+_MEMBER: Final = struct.Struct("<H16s")
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """The server's word on who takes part in a step, with the salt of what each of them sent for it.
+
+    Everyone derives the context of what follows from it, so two different announcements can never be mixed.
+    """
+
+    step: Step
+    members: tuple[tuple[int, bytes], ...]
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The members' numbers."""
+        return tuple(client for client, _ in self.members)
+
+    def to_bytes(self) -> bytes:
+        """One byte for the step, then the members in order."""
+        return bytes([self.step]) + b"".join(_MEMBER.pack(*member) for member in self.members)
+
+    @classmethod
+    def parse(cls, data: Buffer, clients: int) -> Announcement:
+        """The announcement; a `ValueError` says what is wrong with it."""
+        if len(data) < 1 or (len(data) - 1) % _MEMBER.size:
+            raise ValueError(f"an announcement of {len(data)} bytes")
+        step = Step(data[0])
+        members = tuple((int(n), bytes(salt)) for n, salt in _MEMBER.iter_unpack(memoryview(data)[1:]))
+        numbers = [n for n, _ in members]
+        if numbers != sorted(set(numbers)) or any(n >= clients for n in numbers):
+            raise ValueError(f"the members {numbers} are not clients of this federation in order")
+        return cls(step, members)
+
+
+def sealed_size(payload: int) -> int:
+    """The bytes of a message of one chunk."""
+    return HEADER_BYTES + payload + TAG_BYTES
+
+
+def name_of(receiver: int) -> str:
+    """A receiver in words."""
+    return "all" if receiver == ALL else party(receiver)
+
+
+assert HEADER_BYTES == 64
+assert SERVER not in range(ALL)

@@ -1,0 +1,174 @@
+"""The public parameters of a federation: checked once, here; everything else is derived from them.
+
+Letters are the paper's (N, T, K); the specification is docs/protocol.md, section 1.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+from secea.errors import ParamsError
+
+MAX_CLIENTS = 1 << 10
+MAX_PRECISION = 52
+SECURE_KEY_BITS = 2048
+
+
+def _integer(name: str, value: object) -> int:
+    if isinstance(value, bool):
+        raise ParamsError(f"{name} must be an integer, got {value!r}")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ParamsError(f"{name} must be an integer, got {value!r}") from None
+
+
+def _within(name: str, value: int, low: int, high: int, why: str) -> None:
+    if not low <= value <= high:
+        raise ParamsError(f"{name} must be {low}..{high} {why}, got {value}")
+
+
+@dataclass(frozen=True)
+class Params:
+    """What all parties of a federation agree on before they start.
+
+    >>> p = Params(clients=10, collusion=2, dim=128)
+    >>> p.K, p.need
+    (3, 9)
+    """
+
+    clients: int
+    """N, at least 3."""
+    dim: int
+    """d, the length of an embedding."""
+    collusion: int = 1
+    """T: so many clients may put together what they know and still learn nothing. Less than N/2."""
+    dropouts: int = 0
+    """So many clients may vanish once the contributors of a round are announced."""
+    max_abs: float = 64.0
+    """Every coordinate lies in [-max_abs, max_abs]."""
+    precision: int = 24
+    """Bits: a mean is exact to within max_abs * 2**-precision."""
+    sigma: int = 40
+    """Statistical security of the whole session, in bits."""
+    rounds: int = 1000
+    """The rounds over which `sigma` is promised."""
+    key_bits: int = 3072
+    """Paillier's modulus (retrieval="paillier" only)."""
+    max_entities: int | None = None
+    """Public bound on the entities of one client; in-process calls derive it from the tables."""
+    max_union: int | None = None
+    """Public bound on the entities of all clients together; derived like `max_entities`."""
+    insecure_small_keys: bool = False
+    """Allow Paillier keys below 2048 bits: for tests only."""
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "dim", "collusion", "dropouts", "precision", "sigma", "rounds", "key_bits"):
+            object.__setattr__(self, name, _integer(name, getattr(self, name)))
+        for name in ("max_entities", "max_union"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _integer(name, getattr(self, name)))
+        try:
+            object.__setattr__(self, "max_abs", float(self.max_abs))
+        except (TypeError, ValueError):
+            raise ParamsError(f"max_abs must be a number, got {self.max_abs!r}") from None
+
+        n = self.clients
+        _within("clients", n, 3, MAX_CLIENTS, "(with two, each would learn the other's embedding by subtraction)")
+        _within("collusion", self.collusion, 1, (n + 1) // 2 - 1, f"for {n} clients (a minority)")
+        most = n - 2 * self.collusion - 1
+        if not 0 <= self.dropouts <= most:
+            hint = f"with collusion {self.collusion}, {n} clients leave room for {most} drop-outs"
+            raise ParamsError(f"dropouts must be 0..{most}: {hint}, got {self.dropouts}")
+        _within("dim", self.dim, 1, 1 << 24, "")
+        _within("precision", self.precision, 1, MAX_PRECISION, "bits")
+        _within("sigma", self.sigma, 1, 128, "bits (40 is customary)")
+        _within("rounds", self.rounds, 1, 1 << 40, "")
+        if not (math.isfinite(self.max_abs) and 2.0**-64 <= self.max_abs <= 2.0**64):
+            raise ParamsError(f"max_abs must be a positive number between 2**-64 and 2**64, got {self.max_abs}")
+        if self.key_bits % 64 or not 256 <= self.key_bits <= 16384:
+            raise ParamsError(f"key_bits must be a multiple of 64 in 256..16384, got {self.key_bits}")
+        if self.key_bits < SECURE_KEY_BITS and not self.insecure_small_keys:
+            raise ParamsError(
+                f"key_bits below {SECURE_KEY_BITS} are insecure, got {self.key_bits}; tests may pass insecure_small_keys=True"
+            )
+        for name in ("max_entities", "max_union"):
+            bound = getattr(self, name)
+            if bound is not None:
+                _within(name, bound, 1, (1 << 31) - 1, "")
+        if self.bounded and not self.max_entities <= self.max_union <= n * self.max_entities:  # type: ignore[operator]
+            raise ParamsError(
+                f"max_union must be max_entities..clients*max_entities = {self.max_entities}..{n * self.max_entities},"  # type: ignore[operator]
+                f" got {self.max_union}"
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both public bounds are set."""
+        return self.max_entities is not None and self.max_union is not None
+
+    def with_bounds(self, *, max_entities: int, max_union: int) -> Params:
+        """These parameters, with the bounds that are still open filled in."""
+        return replace(
+            self,
+            max_entities=max(1, max_entities) if self.max_entities is None else self.max_entities,
+            max_union=max(1, max_union) if self.max_union is None else self.max_union,
+        )
+
+    @property
+    def N(self) -> int:
+        """The number of clients."""
+        return self.clients
+
+    @property
+    def T(self) -> int:
+        """The number of colluding clients that learn nothing."""
+        return self.collusion
+
+    @property
+    def K(self) -> int:
+        """The number of blocks packed in one polynomial (eq. 4, with room for drop-outs)."""
+        return (self.N - self.dropouts + 1) // 2 - self.T
+
+    @property
+    def need(self) -> int:
+        """The answers needed to decode: one more than the degree of an answer."""
+        return 2 * (self.K + self.T) - 1
+
+    @property
+    def fewest_contributors(self) -> int:
+        """Clients answer for no set smaller than this: T colluders must face two others."""
+        return self.T + 2
+
+    @property
+    def beta(self) -> tuple[int, ...]:
+        """The K + T points that carry data and noise."""
+        return tuple(range(1, self.K + self.T + 1))
+
+    @property
+    def alpha(self) -> tuple[int, ...]:
+        """The N points of the clients."""
+        return tuple(range(self.K + self.T + 1, self.K + self.T + self.N + 1))
+
+    @property
+    def resolution(self) -> float:
+        """A mean differs from the true one by less than this."""
+        return math.ldexp(self.max_abs, -self.precision)
+
+    @property
+    def fraction_bits(self) -> int:
+        """f of the exact fixed point: 2**-f is at most the resolution."""
+        _, exponent = math.frexp(self.max_abs)  # max_abs lies in [2**(exponent-1), 2**exponent)
+        return self.precision - (exponent - 1)
+
+    @cached_property
+    def C(self) -> int:
+        """lcm(1..N): a multiple of every count that can occur."""
+        return math.lcm(*range(1, self.N + 1))
+
+    def canonical(self) -> str:
+        """All fields in one line of text, for the session's hash."""
+        return ";".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))

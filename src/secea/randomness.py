@@ -1,0 +1,74 @@
+"""Where randomness comes from, and how a short secret becomes many field elements.
+
+Seeds come from the operating system (`Entropy`, `os.urandom` unless a test passes its own). Everything longer is a key
+stream: AES-256 in counter mode under a key that is used for one purpose. Functions of the protocol take a `Source`, so
+that tests can enumerate all the randomness of a tiny field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from secea.field import Residues, Ring
+
+Entropy: TypeAlias = Callable[[int], bytes]
+"""`entropy(n)` returns n fresh, secret, uniform bytes."""
+
+SEED_BYTES = 32
+_ZEROS = bytes(1 << 18)
+
+
+class Source(Protocol):
+    """A source of uniform field elements."""
+
+    def elements(self, ring: Ring, *shape: int) -> Residues:
+        """Uniform elements, independent for each prime."""
+        ...
+
+
+class KeyStream:
+    """The bytes, or the uniform field elements, that a 32-byte key stands for. Both ends see the same ones."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != SEED_BYTES:
+            raise ValueError(f"a key has {SEED_BYTES} bytes, got {len(key)}")
+        self._cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+
+    def __repr__(self) -> str:
+        return "KeyStream(...)"
+
+    def fill(self, out: memoryview) -> None:
+        """The next bytes of the stream, written to `out`."""
+        for start in range(0, len(out), len(_ZEROS)):
+            part = out[start : start + len(_ZEROS)]
+            self._cipher.update_into(_ZEROS[: len(part)] if len(part) < len(_ZEROS) else _ZEROS, part)
+
+    def bytes(self, count: int) -> bytes:
+        """The next bytes of the stream."""
+        out = bytearray(count)
+        self.fill(memoryview(out))
+        return bytes(out)
+
+    def elements(self, ring: Ring, *shape: int) -> Residues:
+        """Uniform elements by rejection: words of the stream in order, the primes one after the other."""
+        out = ring.empty(*shape)
+        for index, row in enumerate(out.reshape(ring.size, prod(shape))):
+            done = 0
+            while done < row.size:
+                words = row[done:]
+                self.fill(memoryview(words).cast("B"))
+                done += ring.accept(index, words).size
+        return out
+
+    def nonzero(self, ring: Ring, *shape: int) -> Residues:
+        """Uniform elements that are not 0 modulo any prime."""
+        out = self.elements(ring, *shape)
+        while (zero := np.nonzero(out == 0))[0].size:
+            fresh = self.elements(ring, zero[0].size)
+            out[zero] = fresh[zero[0], np.arange(zero[0].size)]
+        return out

@@ -1,0 +1,145 @@
+"""What a client brings and gets back: names of entities and one embedding for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.errors import TableError, TableTypeError
+from secea.fixedpoint import Floats
+
+Name: TypeAlias = str | int
+"""An entity's name: a non-empty string, or an integer. 1 and "1" are different names."""
+
+
+def canonical_name(name: object) -> Name:
+    """A name as this package uses it; numpy's strings and integers become Python's."""
+    if isinstance(name, bool | np.bool_):
+        raise TableTypeError(f"the entity name {name!r} is a truth value; names are non-empty strings or integers")
+    if isinstance(name, str):
+        if not name:
+            raise TableError("an entity name is empty; names are non-empty strings or integers")
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise TableError(f"the entity name {name!r} holds a lone surrogate and is no valid unicode text") from None
+        return str(name)
+    if isinstance(name, Integral):
+        return int(name)
+    raise TableTypeError(f"the entity name {name!r} is of type {type(name).__name__}; names are strings or integers")
+
+
+def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
+    """The names, each one valid, no two alike."""
+    if isinstance(names, str | bytes):
+        raise TableTypeError(f"expected a collection of entity names, got the single text {names!r}")
+    result = tuple(canonical_name(name) for name in names)
+    if len(set(result)) != len(result):
+        seen: set[Name] = set()
+        twice = next(name for name in result if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise TableError(f"the entity {twice!r} occurs more than once")
+    return result
+
+
+def name_bytes(name: Name) -> bytes:
+    """What is hashed for a name: its kind, then UTF-8 bytes without normalisation, or the decimal number."""
+    return b"i" + str(name).encode() if isinstance(name, int) else b"s" + name.encode()
+
+
+def _floats(values: object, what: str) -> Floats:
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise TableError(f"{what} is not a rectangular array of numbers: {error}") from None
+    if array.dtype in (np.float32, np.float64):
+        return array
+    if np.issubdtype(array.dtype, np.integer):
+        return array.astype(np.float64)
+    if array.size == 0 and array.dtype == object:
+        return array.astype(np.float64)
+    raise TableTypeError(f"{what} has dtype {array.dtype}; use float32 or float64 (for example array.astype('float32'))")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Entity names and one float matrix with a row for each: float32 or float64, shape (names, dim).
+
+    >>> t = Table(["aspirin", "codeine"], np.zeros((2, 3), np.float32))
+    >>> len(t), t.dim, t.dtype.name
+    (2, 3, 'float32')
+    """
+
+    names: Sequence[Name]
+    matrix: Floats = field(repr=False)
+
+    def __post_init__(self) -> None:
+        names = canonical_names(self.names)
+        matrix = _floats(self.matrix, "the matrix of a table")
+        if matrix.ndim != 2 or len(matrix) != len(names):
+            raise TableError(f"a table of {len(names)} names needs a matrix of {len(names)} rows, got shape {matrix.shape}")
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "matrix", matrix)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self.names)
+
+    @property
+    def dim(self) -> int:
+        """The length of an embedding."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[np.floating[Any]]:
+        """float32 or float64."""
+        return self.matrix.dtype
+
+    def keys(self) -> Sequence[Name]:
+        """The names, as for a mapping."""
+        return self.names
+
+    def as_dict(self) -> dict[Name, NDArray[Any]]:
+        """One array per entity."""
+        return dict(zip(self.names, self.matrix, strict=True))
+
+
+TableLike: TypeAlias = Table | Mapping[Any, Any]
+"""A `Table`, or a mapping of entity names to embeddings."""
+
+
+def as_table(source: TableLike, dim: int | None = None) -> Table:
+    """Any of the accepted forms as a `Table`; `dim` is what an empty one has, and what others must have."""
+    if isinstance(source, Table):
+        table = source
+    elif isinstance(source, Mapping):
+        names = canonical_names(source)
+        rows = [_floats(source[key], f"the embedding of entity {key!r}") for key in source]
+        for name, row in zip(names, rows, strict=True):
+            if row.ndim != 1:
+                raise TableError(f"the embedding of entity {name!r} has shape {row.shape}; one dimension is expected")
+            if row.size != (wanted := rows[0].size if dim is None else dim):
+                raise TableError(f"the embedding of entity {name!r} has length {row.size}, others have {wanted}")
+        dtype = np.result_type(*rows) if rows else np.dtype(np.float64)
+        table = Table(names, np.stack(rows).astype(dtype) if rows else np.zeros((0, dim or 0), dtype))
+    else:
+        raise TableTypeError(f"expected a secea.Table or a mapping of names to embeddings, got {type(source).__name__}")
+    if dim is not None and table.dim != dim:
+        if len(table):
+            raise TableError(f"the table has embeddings of length {table.dim}, the federation was set up for dim={dim}")
+        table = Table((), np.zeros((0, dim), table.dtype))
+    return table
+
+
+def like(source: TableLike, table: Table, matrix: Floats) -> Table | dict[Any, Any]:
+    """A result in the form of its source: a `Table` for a `Table`, a dict with the caller's own keys for a mapping."""
+    result = np.ascontiguousarray(matrix, table.dtype)
+    if isinstance(source, Table):
+        return Table(table.names, result)
+    return dict(zip(source, result, strict=True))
