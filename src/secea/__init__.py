@@ -1,1 +1,42 @@
-"""Secure embedding aggregation for federated representation learning."""
+"""Secure embedding aggregation for federated representation learning.
+
+    means = secea.aggregate(tables, collusion=1)      # one table per client in, one per client out
+
+`Federation` runs many rounds in one process; `Client` and `Server` are the state machines behind every engine.
+"""
+
+from secea.client import Client
+from secea.engines.local import Federation, aggregate
+from secea.errors import (
+    FederationError,
+    ParamsError,
+    ProtocolError,
+    SecEAError,
+    SnapshotError,
+    TableError,
+)
+from secea.keys import Identity, Roster
+from secea.params import Params
+from secea.server import Server
+from secea.session import Session
+from secea.table import Table
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Federation",
+    "FederationError",
+    "Identity",
+    "Params",
+    "ParamsError",
+    "ProtocolError",
+    "Roster",
+    "SecEAError",
+    "Server",
+    "Session",
+    "SnapshotError",
+    "Table",
+    "TableError",
+    "aggregate",
+]

@@ -4,12 +4,18 @@
 `outbox` gives what the client has to send now. It is a function of the state, so it can be repeated, also after
 `save` and `restore`: save before the first byte leaves, and a crash never makes a second message under the same key.
 
-    phase       has sent   waits for                                   then
-    GREETING    hello      the members of the epoch, and their hellos  SECRET
-    SECRET      secret     whose parts count, and the parts            TABLE
-    TABLE       table      tags                                        READY
-    READY       -          `contribute` by the user                    SHARE
-    SHARE       share      the contributors, and their shares          SUMMED
+    phase       has sent             waits for                                   then
+    GREETING    hello                the members of the epoch, and their hellos  SECRET
+    SECRET      part of the secret   whose parts count, and the parts            TABLE
+    TABLE       table                tags                                        QUERY
+    QUERY       query, indicator     whose queries count, and the queries        READY
+    READY       -                    `contribute`; or contributors for weights   SHARE; OPENING
+    OPENING     opening              reciprocals, and who re-shares              RESHARE
+    RESHARE     reshare              whose re-sharing counts, and it             READY
+    SHARE       share                the contributors, and their shares          ANSWER
+    ANSWER      answer               means                                       READY
+
+Indicators, OPENING and RESHARE belong to retrieval by shared reciprocals alone.
 """
 
 from __future__ import annotations
@@ -23,29 +29,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea import fixedpoint, snapshot, union
+from secea.buckets import EMPTY, Queries, place
 from secea.endpoint import Endpoint, Opened, Stage, unknown_sender
-from secea.errors import SERVER, FaultyPeer, FederationError, SnapshotError, TableError, party
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, TableError, party
 from secea.field import RING61, Residues
 from secea.keys import Identity, expand, shared_secret, unauthentic
-from secea.messages import ALL, NO_CONTEXT, Announcement, Buffer, Header, Kind, Step
+from secea.messages import ALL, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
+from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
-from secea.session import Session, members_context, rounds_context, union_context
-from secea.sharing import Dealer, blocks, seeded_clients, share_from_seed, spread
-from secea.sharing import expand as expand_rows
+from secea.retrieval import Reader
+from secea.retrieval.paillier import secret_bytes
+from secea.retrieval.reciprocal import open_masked, to_reshare
+from secea.session import Session, members_context, step_context, union_context
+from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
 from secea.table import Name, TableLike, as_table, canonical_names
 
 _SNAPSHOT: Final = "secea client 1"
 
 
 class Phase(StrEnum):
-    """What a client waits for."""
+    """What a client waits for; see the head of this module."""
 
     GREETING = "greeting"
     SECRET = "secret"  # noqa: S105 - a phase of the protocol, not a password
     TABLE = "table"
+    QUERY = "query"
     READY = "ready"
+    OPENING = "opening"
+    RESHARE = "reshare"
     SHARE = "share"
-    SUMMED = "summed"
+    ANSWER = "answer"
 
 
 class Client:
@@ -56,23 +69,43 @@ class Client:
     ) -> None:
         self.names: tuple[Name, ...] = canonical_names(names)
         if len(self.names) > session.max_entities:
-            raise TableError(f"{len(self.names)} entities exceed the public bound max_entities={session.max_entities}")
+            raise TableError(
+                f"{party(number)} has {len(self.names)} entities, more than the public bound"
+                f" max_entities={session.max_entities}: raise it"
+            )
         self.session = session
-        self.wire = Endpoint(session, number, identity, entropy)
+        self.paillier, public = b"", b""
+        if session.form.paillier_bytes:
+            key = PrivateKey.generate(session.params.key_bits, entropy)
+            self.paillier, public = secret_bytes(key), key.public.to_bytes()
+        self.wire = Endpoint(session, number, identity, entropy, paillier=public)
         self.phase = Phase.GREETING
-        self.epoch = self.attempt = self.round = 0
-        self.context = NO_CONTEXT
+        self.epoch = self.attempt = self.weights = self.round = 0
+        # The context of the union, of the queries, and of what goes on now; each follows from the one before.
+        self.context = self.query_context = NO_CONTEXT
+        self.pending: tuple[Stage, ...] = ()
+        self.members: dict[int, bytes] | None = None  # of the step that is going on, once announced
+        self.missing: set[tuple[int, int]] = set()  # (kind, sender) of what is still to come
         self.greeted: tuple[int, ...] = ()
-        self.union_members: tuple[int, ...] = ()
-        self.members: dict[int, bytes] | None = None
-        self.missing: set[int] = set()
         self.parts: dict[int, bytes] = {}
         self.secret = b""
+        self.union_members: tuple[int, ...] = ()
         self.tags: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.rows: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.values: NDArray[np.int64] = np.zeros((0, session.params.dim), np.int64)
+        self.placement: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.query_members: tuple[int, ...] = ()
+        self.queries: dict[int, Residues] = {}
+        self.indicators: dict[int, Residues] = {}
+        self.contributors: tuple[int, ...] = ()
+        self.resharers: tuple[int, ...] = ()
+        self.reciprocals: Residues | None = None
+        self.weighted: Residues | None = None
+        self.values: Residues | None = None
         self.sums: Residues | None = None
-        self.pending: Stage | None = None
+        self.means: NDArray[np.float64] | None = None
+        self.failure = ""
+        self._reader: Reader | None = None
+        self._shape: Queries | None = None
 
     def __repr__(self) -> str:
         return f"Client({self.number}, {self.phase}, epoch {self.epoch}, round {self.round})"
@@ -87,25 +120,35 @@ class Client:
         """The size of the union."""
         return self.tags.size
 
+    @property
+    def shape(self) -> Queries:
+        """Which entities each query runs over: public, the same for all clients."""
+        if self._shape is None:
+            self._shape = self.session.query_shape(self.tags, self.query_context)
+        return self._shape
+
     # --------------------------------------------------------------------------------------------- the user's calls
 
-    def contribute(self, table: TableLike) -> None:
-        """Begin the next round with these embeddings; the names must be those of the set-up."""
-        if self.phase not in (Phase.READY, Phase.SUMMED):
+    def contribute(self, table: TableLike, round: int | None = None) -> None:
+        """Begin a round (the next one, unless said) with these embeddings; the names must be those of the set-up."""
+        if self.phase is not Phase.READY:
             raise FederationError(f"{party(self.number)} cannot begin a round: it is in the phase '{self.phase}'")
+        number = self.round + 1 if round is None else round
+        if number <= self.round:
+            raise FederationError(f"{party(self.number)} took part in round {self.round} already; {number} is past")
         params = self.session.params
         given = as_table(table, params.dim)
         if set(given.names) != set(self.names):
-            unlike = sorted(set(given.names) ^ set(self.names), key=repr)[0]
-            raise TableError(f"{party(self.number)}: entity {unlike!r} is in the round or in the set-up, but not in both")
+            unlike = min(set(given.names) ^ set(self.names), key=repr)
+            where = "the set-up, but not in the table" if unlike in self.names else "the table, but not in the set-up"
+            raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
         fixedpoint.check_range(given.matrix, given.names, params.max_abs)
-        place = {name: i for i, name in enumerate(given.names)}
-        order = np.array([place[name] for name in self.names], np.int64)
-        self.values = fixedpoint.encode(given.matrix[order], params.fraction_bits)
-        self.round += 1
-        self.sums, self.members = None, None
-        self.phase = Phase.SHARE
-        self.pending = self.wire.stage(Kind.SHARE, epoch=self.epoch, round=self.round, context=self.context)
+        place_of = {name: i for i, name in enumerate(given.names)}
+        order = np.array([place_of[name] for name in self.names], np.int64)
+        key = expand(self.wire.identity.secret, "fill")
+        self.values = self.session.form.rows(given.matrix[order], self.names, key)
+        self.round, self.means, self.sums, self.failure = number, None, None, ""
+        self._send(Phase.SHARE, Kind.SHARE)
 
     # ---------------------------------------------------------------------------------------------------- receiving
 
@@ -119,45 +162,46 @@ class Client:
         if header.kind is Kind.HELLO and header.receiver == ALL:
             self._greeted(header, message)
             return
-        handlers = {
-            (Kind.CONTRIBUTORS, True): self._announced,
-            (Kind.HELLO, False): self._got_part,
-            (Kind.TAGS, True): self._got_tags,
-            (Kind.SHARE, False): self._got_share,
+        from_server = {
+            Kind.CONTRIBUTORS: self._announced,
+            Kind.TAGS: self._got_tags,
+            Kind.RECIPROCAL: self._got_reciprocals,
+            Kind.MEAN: self._got_means,
+            Kind.ABORT: self._aborted,
         }
-        handler = handlers.get((header.kind, header.sender == SERVER))
+        from_client = {
+            Kind.HELLO: self._got_part,
+            Kind.QUERY: self._got_share,
+            Kind.INDICATOR: self._got_share,
+            Kind.RESHARE: self._got_share,
+            Kind.SHARE: self._got_share,
+        }
+        handler = (from_server if header.sender == SERVER else from_client).get(header.kind)
         if handler is None:
             raise unauthentic(header.sender, f"{header.title} is not for a client")
         opened = self.wire.open(header, message)
         handler(opened)
         self.wire.take(opened)
 
-    def _due(self, opened: Opened, phase: Phase, **more: object) -> None:
+    def _due(self, header: Header, *phases: Phase) -> None:
         """The message belongs to what this client waits for."""
-        header = opened.header
-        if self.phase is not phase:
+        if self.phase not in phases:
             raise unauthentic(header.sender, f"{header.title} is not due: we are in the phase '{self.phase}'")
-        self.wire.require(header, epoch=self.epoch, attempt=self.attempt, **more)
+        expected = {"epoch": self.epoch, "attempt": self.attempt, "context": self.context}
+        if header.kind in (Kind.SHARE, Kind.ANSWER, Kind.MEAN):
+            expected["round"] = self.round
+        self.wire.require(header, **expected)
 
-    def _due_from_member(self, opened: Opened, phase: Phase, **more: object) -> bytes:
-        """The message comes from an announced member and is the one that was announced; returns its salt."""
-        header = opened.header
+    def _due_from_member(self, header: Header, phase: Phase) -> None:
+        """The message comes from an announced member, and is the one that was announced."""
         if self.members is None or header.sender not in self.members:
-            raise unauthentic(header.sender, f"{header.title} is from a client that was not announced as a member")
-        self._due(opened, phase, **more)
+            raise unauthentic(header.sender, f"{header.title} is from a client that was not announced")
+        self._due(header, phase)
+        if (header.kind, header.sender) not in self.missing:
+            raise unauthentic(header.sender, f"{header.title} is not due, or came before")
         self.wire.require(header, salt=self.members[header.sender])
-        return self.members[header.sender]
 
-    def _greeted(self, header: Header, message: Buffer) -> None:
-        """A hello: the server's, or that of an announced member that is still missing."""
-        if header.sender != SERVER:
-            if self.phase is not Phase.GREETING or self.members is None or header.sender not in self.missing:
-                raise unauthentic(header.sender, f"{header.title} is not due")
-            self.wire.require(header, salt=self.members[header.sender])
-        self.wire.greet(header, message)
-        self.missing.discard(header.sender)
-        if self.phase is Phase.GREETING and self.members is not None and not self.missing:
-            self._begin_secret()
+    # ------------------------------------------------------------------------------------------------ announcements
 
     def _announced(self, opened: Opened) -> None:
         """The server says who takes part in a step."""
@@ -166,226 +210,480 @@ class Client:
         try:
             announcement = Announcement.parse(opened.payload, params.N)
         except ValueError as error:
-            raise FaultyPeer(SERVER, str(error)) from None
-        members = dict(announcement.members)
-        if len(members) < params.fewest_contributors:
-            raise FaultyPeer(
-                SERVER, f"announces {len(members)} members; fewer than {params.fewest_contributors} would expose someone"
-            )
-        if self.number not in members:
-            raise FaultyPeer(SERVER, f"announces members without {party(self.number)}")
+            raise FaultyPeer(SERVER, f"sends a wrong announcement: {error}") from None
+        clients = announcement.clients
+        if len(clients) < params.fewest_contributors:
+            fault = f"announces {len(clients)} clients; fewer than {params.fewest_contributors} would expose someone"
+            raise FaultyPeer(SERVER, fault)
+        if self.number not in clients and announcement.step not in (Step.RESHARE, Step.WEIGHTS):
+            raise FaultyPeer(SERVER, f"announces clients without {party(self.number)}")
         match announcement.step:
             case Step.GREETING:
-                self._new_epoch(header, members)
+                self._new_epoch(header, announcement)
             case Step.SECRET:
-                self._due(opened, Phase.SECRET, context=self.context)
-                self._announce(announcement, self.greeted)
+                self._due(header, Phase.SECRET)
+                self._announce(announcement, self.greeted, Kind.HELLO)
+            case Step.QUERY:
+                self._due(header, Phase.QUERY)
+                kinds = (Kind.QUERY, Kind.INDICATOR) if self.session.form.weighted else (Kind.QUERY,)
+                self._announce(announcement, self.union_members, *kinds)
+                self.query_members = clients
+                for stage in self.pending:
+                    self._add_own_share(stage)
+            case Step.OPENING:
+                self._begin_opening(header, announcement)
+            case Step.RESHARE:
+                self._begin_reshare(header, announcement)
+            case Step.WEIGHTS:
+                self._due(header, Phase.RESHARE)
+                if clients != self.resharers:
+                    raise FaultyPeer(SERVER, f"announces the re-sharing of {clients}, and asked {self.resharers} for it")
+                self._announce(announcement, self.resharers, Kind.RESHARE)
+                shape = (len(self.contributors), self.shape.positions)
+                self.weighted = self.session.ring.zeros(*shape)
+                for stage in self.pending:
+                    self._add_own_share(stage)
             case Step.SHARE:
-                self._due(opened, Phase.SHARE, round=self.round, context=self.context)
-                self._announce(announcement, self.union_members)
-                self.sums = self._own_share()
-            case _:
-                raise FaultyPeer(SERVER, f"announces the step {announcement.step.name.lower()}, which is not due")
+                self._due(header, Phase.SHARE)
+                self.wire.require(header, round=self.round)
+                if self.session.form.weighted and clients != self.contributors:
+                    fault = f"announces the contributors {clients}; the weights are for {self.contributors}"
+                    raise FaultyPeer(SERVER, fault)
+                self._announce(announcement, self.query_members, Kind.SHARE)
+                self.contributors = clients
+                self.sums = self.session.ring.zeros(self.M, self.session.form.block_length)
+                self._add_own_share(self.pending[0])
+        self._advance()
 
-    def _announce(self, announcement: Announcement, among: tuple[int, ...]) -> None:
+    def _announce(self, announcement: Announcement, among: tuple[int, ...], *kinds: Kind) -> None:
         """Fix the members of a step, once; what follows is bound to them."""
         step = announcement.step.name.lower()
         if self.members is not None:
             raise FaultyPeer(SERVER, f"announces the step {step} twice")
-        assert self.pending is not None
         members = dict(announcement.members)
-        if members[self.number] != self.pending.salt:
+        if self.number in members and members[self.number] != self.pending[0].salt:
             raise FaultyPeer(SERVER, f"announces another message of ours for the step {step} than the one that we sent")
         if not members.keys() <= set(among):
-            raise FaultyPeer(SERVER, f"announces for the step {step} a client that is no member of this epoch")
+            raise FaultyPeer(SERVER, f"announces for the step {step} a client that has no part in it: {list(members)}")
         self.members = members
-        self.missing = set(members) - {self.number}
+        self.missing = {(kind, n) for kind in kinds for n in members if n != self.number}
 
-    def _new_epoch(self, header: Header, members: dict[int, bytes]) -> None:
-        """All of the set-up begins anew: fresh secret, fresh tags, fresh weights."""
+    def _advance(self) -> None:
+        """Where nothing is missing any more: go on to the next phase."""
+        if self.members is None or self.missing:
+            return
+        clients = tuple(self.members)
+        announcement = lambda step: Announcement(step, tuple(self.members.items()))  # type: ignore[union-attr]  # noqa: E731
+        match self.phase:
+            case Phase.GREETING:
+                self._send(Phase.SECRET, Kind.HELLO)
+                self.parts = {self.number: expand(self.pending[0].seed, "part of the shared secret")}
+                self.greeted = clients
+            case Phase.SECRET:
+                self.context = step_context(self.context, 0, announcement(Step.SECRET))
+                self.secret = shared_secret([(n, self.parts[n]) for n in clients])
+                self.parts, self.union_members = {}, clients
+                self.tags = np.zeros(0, np.uint64)
+                self._send(Phase.TABLE, Kind.TABLE)
+            case Phase.QUERY:
+                self.query_context = self.context = step_context(self.context, 0, announcement(Step.QUERY))
+                self._rest()
+            case Phase.RESHARE:
+                self.context = step_context(self.context, self.weights, announcement(Step.WEIGHTS))
+                self._rest()
+            case Phase.SHARE:
+                self.base_context = self.context
+                self.context = step_context(self.context, self.round, announcement(Step.SHARE))
+                self._send(Phase.ANSWER, Kind.ANSWER)
+                self.means = np.full((len(self.names), self.session.params.dim), np.nan)
+                self._reader = None
+
+    def _send(self, phase: Phase, *kinds: Kind) -> None:
+        """Go to a phase by sending something."""
+        label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
+        self.pending = self.wire.stages(kinds, **label, context=self.context)
+        self.phase, self.members, self.missing = phase, None, set()
+
+    def _rest(self) -> None:
+        self.phase, self.pending, self.members, self.missing = Phase.READY, (), None, set()
+
+    # --------------------------------------------------------------------------------------------- hellos and union
+
+    def _greeted(self, header: Header, message: Buffer) -> None:
+        """A hello: the server's, or that of an announced member that is still missing."""
+        if header.sender != SERVER:
+            if self.phase is not Phase.GREETING or (Kind.HELLO, header.sender) not in self.missing:
+                raise unauthentic(header.sender, f"{header.title} is not due")
+            assert self.members is not None
+            self.wire.require(header, salt=self.members[header.sender])
+        self.wire.greet(header, message)
+        self.missing.discard((Kind.HELLO, header.sender))
+        if self.phase is Phase.GREETING:
+            self._advance()
+
+    def _new_epoch(self, header: Header, announcement: Announcement) -> None:
+        """All of the set-up begins anew: fresh secret, fresh tags, fresh queries."""
         if (header.epoch, header.attempt) <= (self.epoch, self.attempt):
             raise FaultyPeer(SERVER, f"announces epoch {header.epoch}, attempt {header.attempt}, which is past")
         self.wire.require(header, context=NO_CONTEXT)
+        members = dict(announcement.members)
         if members[self.number] != self.wire.hello.incarnation:
             raise FaultyPeer(SERVER, "announces another incarnation of ours")
-        self.epoch, self.attempt = header.epoch, header.attempt
-        self.members = members
+        self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
+        self.context = members_context(self.epoch, self.attempt, announcement)
+        self.phase, self.pending, self.members = Phase.GREETING, (), members
         known = {n for n, hello in self.wire.peers.items() if members.get(n) == hello.incarnation}
-        self.missing = set(members) - known - {self.number}
-        self.phase, self.pending = Phase.GREETING, None
-        self.context = members_context(self.epoch, self.attempt, Announcement(Step.GREETING, tuple(members.items())))
-        if not self.missing:
-            self._begin_secret()
-
-    def _begin_secret(self) -> None:
-        assert self.members is not None
-        self.phase = Phase.SECRET
-        self.pending = self.wire.stage(Kind.HELLO, epoch=self.epoch, attempt=self.attempt, context=self.context)
-        self.parts = {self.number: expand(self.pending.seed, "part of the shared secret")}
-        self.greeted, self.members = tuple(self.members), None
+        self.missing = {(int(Kind.HELLO), n) for n in set(members) - known - {self.number}}
 
     def _got_part(self, opened: Opened) -> None:
-        self._due_from_member(opened, Phase.SECRET, context=self.context)
-        if len(opened.payload) != SEED_BYTES:
-            raise FaultyPeer(opened.header.sender, f"its part of the secret has {len(opened.payload)} bytes")
-        self.parts[opened.header.sender] = bytes(opened.payload)
-        self.missing.discard(opened.header.sender)
-        if not self.missing:
-            self._begin_table()
-
-    def _begin_table(self) -> None:
-        assert self.members is not None
-        self.context = union_context(self.context, Announcement(Step.SECRET, tuple(self.members.items())))
-        self.secret = shared_secret([(n, self.parts[n]) for n in self.members])
-        self.parts, self.union_members = {}, tuple(self.members)
-        self.phase = Phase.TABLE
-        self.tags = np.zeros(0, np.uint64)
-        self.pending = self.wire.stage(Kind.TABLE, epoch=self.epoch, attempt=self.attempt, context=self.context)
+        header = opened.header
+        self._due_from_member(header, Phase.SECRET)
+        if len(opened.payload) != SEED_BYTES or header.chunks != 1:
+            raise FaultyPeer(header.sender, f"its part of the secret has {len(opened.payload)} bytes")
+        self.parts[header.sender] = bytes(opened.payload)
+        self.missing.discard((Kind.HELLO, header.sender))
+        self._advance()
 
     def _own_tags(self) -> NDArray[np.uint64]:
         return union.tags_of(self.names, expand(self.secret, "tags", self.context))
 
     def _got_tags(self, opened: Opened) -> None:
         header, payload = opened.header, opened.payload
-        self._due(opened, Phase.TABLE, context=self.context)
+        self._due(header, Phase.TABLE)
         try:
             count = len(payload) // RING61.element_bytes
             tags = np.concatenate([self.tags, RING61.from_bytes(payload, count)[0]])
         except ValueError as error:
             raise FaultyPeer(SERVER, f"{header.title} is no list of tags: {error}") from None
         if tags.size > self.session.max_union:
-            raise FaultyPeer(SERVER, f"the union has more than max_union={self.session.max_union} entities")
+            raise FaultyPeer(SERVER, f"sends more than max_union={self.session.max_union} tags")
         if (tags[1:] <= tags[:-1]).any():
-            raise FaultyPeer(SERVER, "the union's tags are not in order")
+            raise FaultyPeer(SERVER, "sends tags that are not in order")
         if header.chunk + 1 < header.chunks:
             self.tags = tags
             return
-        if header.chunks != self.session.tags_layout(tags.size).chunks:
-            raise FaultyPeer(SERVER, f"the union of {tags.size} tags came in {header.chunks} chunks")
+        if header.chunks != self.session.layout(Kind.TAGS, tags.size, 0).chunks:
+            raise FaultyPeer(SERVER, f"sends {tags.size} tags in {header.chunks} chunks")
         own = self._own_tags()
         rows = np.searchsorted(tags, own)
-        lacking = (rows == tags.size) | (np.r_[tags, np.uint64(0)][np.minimum(rows, tags.size)] != own)
+        lacking = np.append(tags, np.uint64(0))[rows] != own
+        lacking |= rows == tags.size
         if lacking.any():
-            raise FaultyPeer(SERVER, f"the union lacks {int(lacking.sum())} of our {own.size} entities")
+            raise FaultyPeer(SERVER, f"sends a union that lacks {int(lacking.sum())} of our {own.size} entities")
         if np.unique(rows).size != rows.size:
             raise FederationError("two of our entities have the same tag (a 61-bit hash): begin a new epoch")
-        self.tags = tags
         order = np.argsort(rows)
-        self.names, self.rows = tuple(self.names[i] for i in order), rows[order].astype(np.int64)
-        self.context = rounds_context(self.context, self.tags)
-        self.phase, self.pending = Phase.READY, None
+        self.tags, self.rows = tags, rows[order].astype(np.int64)
+        self.names = tuple(self.names[i] for i in order)
+        self.context = self.query_context = union_context(self.context, tags)
+        self._shape = None
+        self._begin_query()
+
+    def _begin_query(self) -> None:
+        """Place the own entities, and ask for them; where they cannot be placed, everyone begins again."""
+        self._send(Phase.QUERY, Kind.QUERY, *((Kind.INDICATOR,) if self.session.form.weighted else ()))
+        placement = place(self.rows, self.shape, KeyStream(expand(self.pending[0].seed, "placement")))
+        if placement is None:
+            self._send(Phase.QUERY, Kind.ABORT)
+            return
+        self.placement = placement
+        self.queries, self.indicators = {}, {}
 
     # ------------------------------------------------------------------------------------------------------ sharing
 
+    def _deal(self, stage: Stage) -> Deal:
+        """What this client shares in a stage: its rows, chunk by chunk."""
+        session, ring, K = self.session, self.session.ring, self.session.params.K
+        layout = session.layout(stage.kind, self.M, len(self.contributors))
+        match stage.kind:
+            case Kind.QUERY:
+                dummies = self.shape.positions + np.flatnonzero(self.placement == EMPTY)
+                ones = np.concatenate([self.shape.wanted(self.placement), dummies])
+                return Deal(layout, 1, lambda chunk: ones_at(session.code, ones, layout.span(chunk)))
+            case Kind.INDICATOR:
+                return Deal(layout, 1, lambda chunk: ones_at(session.code, self.rows, layout.span(chunk)))
+            case Kind.RESHARE:
+                return Deal(layout, 1, lambda chunk: self._products(layout.section(chunk), layout.span(chunk)))
+            case _:
+                values = self.values
+                assert values is not None
+                width = session.form.block_length
+                return Deal(layout, width, lambda chunk: blocks(spread(ring, values, self.rows, layout.span(chunk)), K))
+
     def _dealer(self, stage: Stage, receivers: Iterable[int]) -> tuple[Dealer, dict[int, bytes]]:
         """The shares of one stage, and the seeds of those that go as seeds."""
-        seeded = seeded_clients(self.session.params, self.number, stage.round)
+        seeded = seeded_clients(self.session.params, self.number, stage)
         seeds = {v: expand(stage.seed, "share", b"%d" % v) for v in seeded}
-        sources = [KeyStream(seed) for seed in seeds.values()]
-        return Dealer(self.session.code, tuple(receivers), seeded, sources), seeds
+        return Dealer(self.session.code, tuple(receivers), seeds), seeds
 
-    def _dealt(self, dealer: Dealer) -> Iterator[tuple[int, Residues]]:
-        """Chunk by chunk, the shares [P, receivers, rows, L] of all rows of the union."""
-        session = self.session
-        own = session.ring.reduce(expand_rows(self.values, session.params))
-        layout = session.share_layout(self.M)
-        for chunk in range(layout.chunks):
-            rows = spread(session.ring, own, self.rows, layout.span(chunk))
-            yield chunk, dealer.deal(blocks(session.ring, rows, session.params.K))
-
-    def _own_share(self) -> Residues:
-        """phi_n(alpha_n): what this client adds for itself."""
-        assert self.pending is not None
-        dealer, _ = self._dealer(self.pending, [self.number])
-        layout = self.session.share_layout(self.M)
-        sums = self.session.ring.empty(self.M, self.session.block_length)
-        for chunk, shares in self._dealt(dealer):
-            sums[:, layout.span(chunk)] = shares[:, 0]
-        return sums
+    def _add_own_share(self, stage: Stage) -> None:
+        """What this client keeps of what it shares."""
+        deal = self._deal(stage)
+        dealer, _ = self._dealer(stage, [self.number])
+        for chunk in range(deal.layout.chunks):
+            self._sink(stage.kind, self.number, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk))[:, 0])
 
     def _got_share(self, opened: Opened) -> None:
-        """Add one contributor's share to the sums (eq. 8)."""
+        """Another client's share: of a query, an indicator, a re-sharing, or its embeddings (eq. 8)."""
         header, payload, session = opened.header, opened.payload, self.session
-        self._due_from_member(opened, Phase.SHARE, round=self.round, context=self.context)
-        assert self.sums is not None
-        layout, length = session.share_layout(self.M), session.block_length
-        if self.number in seeded_clients(session.params, header.sender, self.round):
-            if len(payload) != SEED_BYTES or header.chunks != 1:
-                raise FaultyPeer(header.sender, f"its share has {len(payload)} bytes; a seed of {SEED_BYTES} is due")
-            for span, share in share_from_seed(bytes(payload), session.ring, layout, length):
-                self._add(span, share)
+        phase = {Kind.RESHARE: Phase.RESHARE, Kind.SHARE: Phase.SHARE}.get(header.kind, Phase.QUERY)
+        self._due_from_member(header, phase)
+        layout = session.layout(header.kind, self.M, len(self.contributors))
+        width = session.form.block_length if header.kind is Kind.SHARE else 1
+        seeded = self.number in seeded_clients(session.params, header.sender, header)
+        due = SEED_LAYOUT if seeded else layout
+        if header.chunks != due.chunks or len(payload) != due.payload_bytes(header.chunk):
+            fault = f"{header.title} has {len(payload)} bytes instead of {due.payload_bytes(header.chunk)}"
+            raise FaultyPeer(header.sender, fault)
+        if seeded:
+            for chunk, share in enumerate(share_from_seed(bytes(payload), session.ring, layout, width)):
+                self._sink(header.kind, header.sender, layout, chunk, share)
         else:
-            if header.chunks != layout.chunks:
-                raise FaultyPeer(header.sender, f"its share has {header.chunks} chunks; {layout.chunks} are due")
             span = layout.span(header.chunk)
             try:
-                share = session.ring.from_bytes(payload, span.stop - span.start, length)
+                share = session.ring.from_bytes(payload, span.stop - span.start, width)
             except ValueError as error:
                 raise FaultyPeer(header.sender, f"{header.title} is no share: {error}") from None
-            self._add(span, share)
+            self._sink(header.kind, header.sender, layout, header.chunk, share)
         if header.chunk + 1 == header.chunks:
-            self.missing.discard(header.sender)
-            if not self.missing:
-                assert self.members is not None
-                self.phase, self.pending = Phase.SUMMED, None
+            self.missing.discard((header.kind, header.sender))
+            self._advance()
 
-    def _add(self, span: slice, share: Residues) -> None:
+    def _sink(self, kind: Kind, sender: int, layout: Layout, chunk: int, share: Residues) -> None:
+        """Keep a share [P, rows, width], or add it to the others'."""
+        ring, span = self.session.ring, layout.span(chunk)
+        if kind in (Kind.QUERY, Kind.INDICATOR):
+            kept = self.queries if kind is Kind.QUERY else self.indicators
+            if chunk == 0:
+                kept[sender] = ring.empty(layout.rows)
+            kept[sender][:, span] = share[:, :, 0]
+        elif kind is Kind.RESHARE:
+            assert self.weighted is not None
+            ring.add_rows(self.weighted[:, layout.section(chunk)], span, share[:, :, 0])
+        else:
+            assert self.sums is not None
+            ring.add_rows(self.sums, span, share)
+
+    # ------------------------------------------------------------------------------------------------------ weights
+
+    def _begin_opening(self, header: Header, announcement: Announcement) -> None:
+        """New contributors: open their masked counts, to make the weights."""
+        if not self.session.form.weighted:
+            raise FaultyPeer(SERVER, "asks for weights, which this retrieval does not use")
+        if self.phase not in (Phase.READY, Phase.OPENING, Phase.RESHARE):
+            raise FaultyPeer(SERVER, f"asks for weights in the phase '{self.phase}'")
+        self.wire.require(header, epoch=self.epoch, attempt=self.attempt, context=self.query_context)
+        if header.weights <= self.weights:
+            raise FaultyPeer(SERVER, f"asks for weights number {header.weights}; number {self.weights} was made already")
+        if not set(announcement.clients) <= set(self.query_members):
+            raise FaultyPeer(SERVER, "asks for weights of a client that sent no queries")
+        self.weights, self.contributors = header.weights, announcement.clients
+        self.context = step_context(self.query_context, self.weights, announcement)
+        self.reciprocals = self.weighted = None
+        self._send(Phase.OPENING, Kind.OPENING)
+
+    def _rho(self) -> Residues:
+        """A nonzero mask for each query, known to all clients (section 7b, step 1): [P, contributors, queries]."""
+        stream = KeyStream(expand(self.secret, "rho", self.query_context, b"%d" % self.weights, self._whose()))
+        return stream.nonzero(self.session.ring, len(self.contributors), self.shape.count)
+
+    def _whose(self) -> bytes:
+        return b" ".join(b"%d" % n for n in self.contributors)
+
+    def _openings(self) -> Residues:
+        """rho * count + zeta at this client's point, for each query of each contributor: [P, contributors, queries]."""
+        ring, shape = self.session.ring, self.shape
+        counts = ring.zeros(self.M)
+        for n in self.contributors:
+            ring.add_into(counts, self.indicators[n])
+        found = ring.empty(len(self.contributors), shape.count)
+        for i, n in enumerate(self.contributors):
+            query = self.queries[n]
+            sums = ring.gather(shape.starts, shape.members, query, counts[:, :, None])[:, :, 0]
+            found[:, i] = ring.add(sums, np.ascontiguousarray(query[:, shape.positions :]))
+        zeta = KeyStream(expand(self.secret, "zeta", self.query_context, b"%d" % self.weights, self._whose()))
+        return open_masked(self.session.code, found, self._rho(), zeta, self.number)
+
+    def _got_reciprocals(self, opened: Opened) -> None:
+        header, ring = opened.header, self.session.ring
+        self._due(header, Phase.OPENING)
+        layout = self.session.layout(Kind.RECIPROCAL, self.M, len(self.contributors))
+        if header.chunks != layout.chunks or len(opened.payload) != layout.payload_bytes(header.chunk):
+            raise FaultyPeer(SERVER, f"{header.title} has {len(opened.payload)} bytes")
+        span = layout.span(header.chunk)
+        try:
+            share = ring.from_bytes(opened.payload, span.stop - span.start)
+        except ValueError as error:
+            raise FaultyPeer(SERVER, f"{header.title} is no share: {error}") from None
+        if self.reciprocals is None:
+            self.reciprocals = ring.zeros(len(self.contributors), layout.rows)
+        self.reciprocals[:, layout.section(header.chunk), span] = share
+
+    def _begin_reshare(self, header: Header, announcement: Announcement) -> None:
+        """The reciprocals are here: [C/c] = rho * [t]; those that are asked to bring the degree down."""
+        self._due(header, Phase.OPENING)
+        if self.reciprocals is None:
+            raise FaultyPeer(SERVER, "asks for re-sharing before it sent the reciprocals")
+        clients = announcement.clients
+        if len(clients) != self.session.params.need or not set(clients) <= set(self.contributors):
+            raise FaultyPeer(SERVER, f"asks {clients} to re-share; {self.session.params.need} contributors are due")
+        self.resharers = clients
+        self.reciprocals = self.session.ring.multiply(self._rho(), self.reciprocals)
+        self.context = step_context(self.context, self.weights, announcement)
+        self._send(Phase.RESHARE, *((Kind.RESHARE,) if self.number in clients else ()))
+
+    def _products(self, section: int, span: slice) -> Residues:
+        """lambda * [q] * [C/c] for one stretch of one client's queries, to be shared (step 3)."""
+        session, ring = self.session, self.session.ring
+        assert self.reciprocals is not None
+        query = np.ascontiguousarray(self.queries[self.contributors[section]][:, span])
+        weight = np.ascontiguousarray(self.reciprocals[:, section][:, self.shape.query_of(span)])
+        return to_reshare(session.code, self.resharers, self.number, ring.multiply(query, weight))[..., None]
+
+    # ------------------------------------------------------------------------------------------- answers and means
+
+    def _answers(self, stage: Stage) -> Iterator[tuple[int, Buffer]]:
+        """<query, sums> for each query of each contributor, covered: chunk by chunk."""
+        session, shape = self.session, self.shape
         assert self.sums is not None
-        for i in range(self.session.ring.size):  # rows of one prime are contiguous
-            self.session.ring.at(i).add_into(self.sums[i : i + 1, span], share[i : i + 1])
+        layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
+        for section, n in enumerate(self.contributors):
+            weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
+            answerer = session.form.answerer(self.wire, stage, n)
+            for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
+                span = layout.span(chunk)
+                starts = shape.starts[span.start : span.stop + 1]
+                answers = session.ring.gather(starts, shape.members, weights, self.sums)
+                yield chunk, answerer.cover(chunk - section * layout.section_chunks, answers)
+
+    def _got_means(self, opened: Opened) -> None:
+        """What the server made of the answers to our queries."""
+        header, session = opened.header, self.session
+        self._due(header, Phase.ANSWER)
+        prefix = session.answered_bytes
+        answering = session.answered_from_bytes(bytes(opened.payload[:prefix]))
+        if len(answering) < session.params.need or not set(answering) <= set(self.contributors):
+            raise FaultyPeer(SERVER, f"says that {list(answering)} answered; {session.params.need} contributors are due")
+        layout = session.layout(Kind.MEAN, self.M, len(answering))
+        if header.chunks != layout.chunks or len(opened.payload) != layout.payload_bytes(header.chunk):
+            raise FaultyPeer(SERVER, f"{header.title} has {len(opened.payload)} bytes")
+        span = layout.span(header.chunk)
+        if self._reader is None:
+            self._reader = session.form.reader(self.wire, self.pending[0], self.contributors, self.paillier)
+        try:
+            body = memoryview(opened.payload)[prefix:]
+            rows = self._reader.read(header.chunk, answering, body, span.stop - span.start)
+        except ValueError as error:
+            raise FaultyPeer(SERVER, f"{header.title} cannot be read: {error}") from None
+        self._keep(rows, span, answering)
+        if header.chunk + 1 == header.chunks:
+            self.context, self.sums, self.values, self._reader = self.base_context, None, None, None
+            self._rest()
+
+    def _keep(self, rows: NDArray[np.float64], span: slice, answering: tuple[int, ...]) -> None:
+        """Check what can be checked, and keep the means of our own entities."""
+        params = self.session.params
+        wanted = self.placement[span]
+        real = wanted != EMPTY
+        limit = np.where(real, params.max_abs * (1 + 2**-6) + params.resolution, self.session.form.tolerance)
+        wrong = ~(np.abs(rows[:, : params.dim]) <= limit[:, None]).all(axis=1)
+        wrong |= ~(np.abs(rows[:, params.dim :]) <= self.session.form.tolerance).all(axis=1)
+        if wrong.any():
+            fault = f"{int(wrong.sum())} of {wrong.size} results are impossible: one of them computed wrongly"
+            raise ProtocolError((SERVER, *(v for v in answering if v != self.number)), fault)
+        assert self.means is not None
+        self.means[np.searchsorted(self.rows, wanted[real])] = rows[real, : params.dim]
+
+    def _aborted(self, opened: Opened) -> None:
+        """The server gives a round up: there is no result, and the next one begins afresh."""
+        self.wire.require(opened.header, epoch=self.epoch, attempt=self.attempt, round=self.round)
+        if self.phase not in (Phase.SHARE, Phase.ANSWER):
+            raise FaultyPeer(SERVER, f"gives up a round in the phase '{self.phase}'")
+        if self.phase is Phase.ANSWER:
+            self.context = self.base_context
+        self.failure = bytes(opened.payload).decode(errors="replace")
+        self.means = self.sums = self.values = self._reader = None
+        self._rest()
 
     # ------------------------------------------------------------------------------------------------------ sending
 
     def outbox(self) -> Iterator[Buffer]:
         """What this client has to send now; the same bytes each time, until something is received."""
-        stage = self.pending
-        if self.phase is Phase.GREETING and self.members is None:
+        if self.phase is Phase.GREETING and self.epoch == 0:
             yield self.wire.hello_message()
-        elif stage is None:
-            return
-        elif stage.kind is Kind.HELLO:
-            for v in self.greeted:
-                if v != self.number:
-                    yield self.wire.sealer(stage, v).seal(0, self.parts[self.number])
-        elif stage.kind is Kind.TABLE:
-            yield from self._table_messages(stage)
-        elif stage.kind is Kind.SHARE:
-            yield from self._share_messages(stage)
+        for stage in self.pending:
+            match stage.kind:
+                case Kind.HELLO:
+                    for v in self.greeted:
+                        if v != self.number:
+                            yield self.wire.sealer(stage, v).seal(0, self.parts[self.number])
+                case Kind.TABLE:
+                    yield from self._table_messages(stage)
+                case Kind.OPENING:
+                    yield from self._opening_messages(stage)
+                case Kind.ANSWER:
+                    layout = self.session.layout(Kind.ANSWER, self.M, len(self.contributors))
+                    sealer = self.wire.sealer(stage, SERVER, layout.chunks)
+                    for chunk, covered in self._answers(stage):
+                        yield sealer.seal(chunk, covered)
+                case Kind.ABORT:
+                    yield self.wire.sealer(stage, SERVER).seal(0, b"placement")
+                case _:
+                    yield from self._share_messages(stage)
 
     def _table_messages(self, stage: Stage) -> Iterator[Buffer]:
         geometry = self.session.geometry(self.attempt, self.context)
         table = union.fill(self._own_tags(), geometry, KeyStream(stage.seed))
         others = (v for v in self.union_members if v != self.number)
-        masks = ((v, self.wire.channels[v].stream("mask", self.context)) for v in others)
-        union.mask(table, self.number, masks)
-        layout = self.session.table_layout(geometry)
+        union.mask(table, self.number, ((v, self.wire.channels[v].stream("mask", self.context)) for v in others))
+        layout = self.session.layout(Kind.TABLE, 0, 0, attempt=self.attempt)
         sealer = self.wire.sealer(stage, SERVER, layout.chunks)
         for chunk in range(layout.chunks):
             yield sealer.seal(chunk, RING61.to_bytes(table[:, layout.span(chunk)]))
 
+    def _opening_messages(self, stage: Stage) -> Iterator[Buffer]:
+        openings = self._openings()
+        layout = self.session.layout(Kind.OPENING, self.M, len(self.contributors))
+        sealer = self.wire.sealer(stage, SERVER, layout.chunks)
+        for chunk in range(layout.chunks):
+            part = openings[:, layout.section(chunk), layout.span(chunk)]
+            yield sealer.seal(chunk, self.session.ring.to_bytes(part))
+
     def _share_messages(self, stage: Stage) -> Iterator[Buffer]:
-        dealer, seeds = self._dealer(stage, [v for v in self.union_members if v != self.number])
+        """Shares for all members of the epoch, whoever of them will be announced."""
+        receivers = [v for v in self._receivers(stage) if v != self.number]
+        dealer, seeds = self._dealer(stage, receivers)
         for v, seed in seeds.items():
-            if v in self.union_members:
+            if v in receivers:
                 yield self.wire.sealer(stage, v).seal(0, seed)
-        chunks = self.session.share_layout(self.M).chunks
-        sealers = [self.wire.sealer(stage, v, chunks) for v in dealer.receivers]
-        for chunk, shares in self._dealt(dealer):
+        deal = self._deal(stage)
+        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers]
+        for chunk in range(deal.layout.chunks):
+            shares = dealer.deal(chunk, deal.data(chunk))
             for i, sealer in enumerate(sealers):
                 yield sealer.seal(chunk, self.session.ring.to_bytes(shares[:, i]))
+
+    def _receivers(self, stage: Stage) -> tuple[int, ...]:
+        if stage.kind in (Kind.QUERY, Kind.INDICATOR):
+            return self.union_members
+        return self.contributors if self.session.form.weighted else self.query_members
 
     # ---------------------------------------------------------------------------------------------------- snapshots
 
     _SAVED: Final = (
-        "names", "epoch", "attempt", "round", "context", "greeted", "union_members", "members", "parts", "secret",
-        "tags", "rows", "values", "sums",
+        "names", "paillier", "epoch", "attempt", "weights", "round", "context", "query_context", "base_context",
+        "members", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
+        "queries", "indicators", "contributors", "resharers", "reciprocals", "weighted", "values", "sums", "means",
+        "failure",
     )  # fmt: skip
+    base_context: bytes = NO_CONTEXT
 
     def save(self) -> bytes:
         """All of the state. It holds keys: whoever reads it can act as this client."""
         plain = {name: getattr(self, name) for name in self._SAVED}
-        plain |= {"phase": str(self.phase), "missing": sorted(self.missing), "wire": self.wire.plain()}
-        plain["pending"] = None if self.pending is None else self.pending.plain()
+        plain |= {"phase": str(self.phase), "wire": self.wire.plain()}
+        plain |= {"missing": [(int(kind), n) for kind, n in sorted(self.missing)]}
+        plain |= {"pending": [stage.plain() for stage in self.pending]}
         return snapshot.dumps({"what": _SNAPSHOT, "client": plain})
 
     @classmethod
@@ -401,5 +699,6 @@ class Client:
         for name in cls._SAVED:
             setattr(self, name, plain[name])
         self.phase, self.missing = Phase(plain["phase"]), set(plain["missing"])
-        self.pending = None if plain["pending"] is None else Stage.of(plain["pending"])
+        self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
+        self._reader = self._shape = None
         return self

@@ -5,7 +5,7 @@ Client and server both stand on this. It does no input or output, and has no clo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
@@ -89,7 +89,7 @@ class Endpoint:
         """Take a peer's hello; a new incarnation of it replaces the old one."""
         sender = header.sender
         data = bytes(memoryview(message)[HEADER_BYTES:])
-        hello = Hello.verify(data, sender, self.session.roster, self.session.hash, self.session.paillier_bytes)
+        hello = Hello.verify(data, sender, self.session.roster, self.session.hash, self.session.form.paillier_bytes)
         if hello.incarnation != header.salt:
             raise unauthentic(sender, "hello carries another incarnation than its header says")
         if hello == self.peers.get(sender):
@@ -100,13 +100,16 @@ class Endpoint:
 
     # ---------------------------------------------------------------------------------------------------- sending
 
-    def stage(
-        self, kind: Kind, *, epoch: int, weights: int = 0, round: int = 0, attempt: int = 0, context: bytes
-    ) -> Stage:
-        """A new stage, with a new number, a new salt and new randomness."""
-        self.sequence += 1
-        salt, seed = self.entropy(SALT_BYTES), self.entropy(SEED_BYTES)
-        return Stage(kind, epoch, weights, round, attempt, self.sequence, context, salt, seed)
+    def stages(
+        self, kinds: Iterable[Kind], *, epoch: int, attempt: int, weights: int, round: int, context: bytes
+    ) -> tuple[Stage, ...]:
+        """New stages that are sent together: each with a new number and new randomness, all with one new salt."""
+        salt, stages = self.entropy(SALT_BYTES), []
+        for kind in kinds:
+            self.sequence += 1
+            seed = self.entropy(SEED_BYTES)
+            stages.append(Stage(kind, epoch, weights, round, attempt, self.sequence, context, salt, seed))
+        return tuple(stages)
 
     def sealer(self, stage: Stage, receiver: int, chunks: int = 1) -> Sealer:
         """For the chunks of a stage's message to one receiver."""
@@ -175,7 +178,7 @@ class Endpoint:
         self.session, self.number, self.identity, self.entropy = session, number, identity, entropy
         self.key, self.sequence, self.heard = SessionKey(plain["key"]), plain["sequence"], plain["heard"]
         verify: Callable[[bytes, int], Hello] = lambda data, n: Hello.verify(  # noqa: E731
-            data, n, session.roster, session.hash, session.paillier_bytes
+            data, n, session.roster, session.hash, session.form.paillier_bytes
         )
         self.hello = verify(plain["hello"], number)
         self.peers = {n: verify(data, n) for n, data in plain["peers"].items()}
@@ -194,5 +197,3 @@ def unknown_sender(header: Header, clients: int) -> ProtocolError | None:
         return None
     return FaultyPeer(SERVER, f"a message from the unknown party {header.sender}")
 
-
-Outbox = Iterator[Buffer]

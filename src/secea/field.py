@@ -102,7 +102,7 @@ class Ring:
     def constant(self, values: object) -> Residues:
         """Python integers of any size and sign, reduced modulo each prime. For small arrays."""
         exact = np.array(values, dtype=object)
-        return np.stack([(exact % p).astype(self.dtype) for p in self.primes])
+        return np.stack([np.asarray(exact % p, self.dtype) for p in self.primes])
 
     def reduce(self, values: NDArray[np.int64]) -> Residues:
         """Signed 64-bit integers modulo each prime."""
@@ -128,6 +128,11 @@ class Ring:
     def subtract_into(self, acc: Residues, x: Residues) -> Residues:
         """acc -= x; returns acc."""
         return self._in_place("sub", acc, x)
+
+    def add_rows(self, acc: Residues, span: slice, x: Residues) -> None:
+        """acc[:, span] += x."""
+        for i in range(self.size):  # the rows of one prime are contiguous
+            self.at(i)._in_place("add", acc[i : i + 1, span], x[i : i + 1])
 
     def add(self, a: Residues, b: Residues) -> Residues:
         """The sum, elementwise."""
@@ -163,6 +168,47 @@ class Ring:
             self._kernel("combine", i)(
                 _pointer(out[i]), _pointer(matrix[i]), _pointer(x[i]), rows, columns, math.prod(tail)
             )
+        return out
+
+    def combine_words(self, matrix: Residues, words: NDArray[np.uint32]) -> Residues:
+        """Like `combine`, for one block of 32-bit words that are not reduced, the same for every prime."""
+        assert self.dtype == np.uint32
+        out = self.empty(matrix.shape[1], *words.shape[1:])
+        for i in range(self.size):
+            self._kernel("combine", i)(
+                _pointer(out[i]), _pointer(matrix[i]), _pointer(words), *matrix.shape[1:], math.prod(words.shape[1:])
+            )
+        return out
+
+    def gather(
+        self, starts: NDArray[np.int64], members: NDArray[np.int64] | None, weights: Residues, y: Residues
+    ) -> Residues:
+        """out[j] = sum over k in [starts[j], starts[j+1]) of weights[k] * y[members[k]]; y is [P, rows, length].
+
+        Without members the k-th of a row stands for y[k - starts[j]]: a dense product.
+        """
+        rows, length = starts.size - 1, y.shape[2]
+        if starts[-1] > weights.shape[1] or (members is not None and members.size < starts[-1]):
+            raise ValueError(f"{weights.shape[1]} weights do not reach to {starts[-1]}")
+        out = self.empty(rows, length)
+        at = ffi.from_buffer("int64_t[]", np.ascontiguousarray(starts, np.int64))
+        rows_of = ffi.NULL if members is None else ffi.from_buffer("int64_t[]", members)
+        for i in range(self.size):
+            self._kernel("gather", i)(
+                _pointer(out[i]), at, rows_of, _pointer(weights[i]), _pointer(y[i]), rows, length
+            )
+        return out
+
+    def join(self, x: Residues, scale: float) -> NDArray[np.float64]:
+        """The integers that have these residues, centred around 0, times `scale`, as floats."""
+        if self.dtype != np.uint32:
+            raise ValueError("joining is for primes below 2^32")
+        inverses = [[pow(a, -1, b) if a != b else 0 for b in self.primes] for a in self.primes]
+        table, primes = np.array(inverses, np.uint32), np.array(self.primes, np.uint32)
+        out = np.empty(x.shape[1:], np.float64)
+        lib.join32(
+            _pointer(primes), _pointer(table), self.size, _pointer(x), ffi.from_buffer("double[]", out), out.size, scale
+        )
         return out
 
     # ----------------------------------------------------------------------------------------------- bytes, checks

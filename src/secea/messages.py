@@ -20,7 +20,7 @@ ALL: Final = 0xFFFE
 DIGEST_BYTES: Final = 16
 SALT_BYTES: Final = 16
 TAG_BYTES: Final = 16
-CHUNK_BYTES: Final = 1 << 18
+CHUNK_BYTES: Final = 1 << 19
 
 Buffer = bytes | bytearray | memoryview
 
@@ -110,41 +110,69 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the rows of a message fall into chunks: as many whole rows as fit, at least one, at least one chunk."""
+    """How a message falls into chunks: whole rows, as many as fit, never across sections; at least one chunk each.
+
+    A message may have several sections of equally many rows (one for each client that it speaks about), and each chunk
+    may carry a prefix.
+    """
 
     rows: int
     row_bytes: int
+    sections: int = 1
+    per_chunk: int = 0
+    prefix: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.per_chunk:
+            object.__setattr__(self, "per_chunk", max(1, CHUNK_BYTES // max(1, self.row_bytes)))
 
     @property
-    def per_chunk(self) -> int:
-        """Rows in every chunk but the last."""
-        return max(1, CHUNK_BYTES // max(1, self.row_bytes))
+    def section_chunks(self) -> int:
+        """The chunks of one section."""
+        return max(1, -(-self.rows // self.per_chunk))
 
     @property
     def chunks(self) -> int:
         """The number of chunks."""
-        return max(1, -(-self.rows // self.per_chunk))
+        return self.sections * self.section_chunks
+
+    def section(self, chunk: int) -> int:
+        """The section that a chunk belongs to."""
+        return chunk // self.section_chunks
 
     def span(self, chunk: int) -> slice:
-        """The rows of one chunk."""
-        return slice(chunk * self.per_chunk, min(self.rows, (chunk + 1) * self.per_chunk))
+        """The rows of one chunk, within its section."""
+        start = chunk % self.section_chunks * self.per_chunk
+        return slice(start, min(self.rows, start + self.per_chunk))
 
+    def payload_bytes(self, chunk: int) -> int:
+        """The bytes of one chunk before sealing."""
+        span = self.span(chunk)
+        return self.prefix + (span.stop - span.start) * self.row_bytes
+
+    @property
     def wire_bytes(self) -> int:
         """The bytes of the whole message as it travels."""
-        return self.rows * self.row_bytes + self.chunks * (HEADER_BYTES + TAG_BYTES)
+        return self.sections * self.rows * self.row_bytes + self.chunks * (HEADER_BYTES + TAG_BYTES + self.prefix)
 
 
 class Step(IntEnum):
-    """What an announcement of members lets begin."""
+    """What an announcement of clients lets begin."""
 
     GREETING = 0
     """The members of an epoch: their hellos follow."""
     SECRET = 1
-    """Whose parts make the shared secret."""
+    """Whose parts make the shared secret: the parts follow."""
     QUERY = 2
-    RESHARE = 3
-    SHARE = 4
-    """The contributors of a round."""
+    """Whose queries can be answered: the queries follow."""
+    OPENING = 3
+    """For which contributors weights are to be made."""
+    RESHARE = 4
+    """Who re-shares."""
+    WEIGHTS = 5
+    """Whose re-sharing makes the weights: it follows."""
+    SHARE = 6
+    """The contributors of a round: their shares follow."""
 
 
 _MEMBER: Final = struct.Struct("<H16s")
@@ -180,16 +208,6 @@ class Announcement:
         if numbers != sorted(set(numbers)) or any(n >= clients for n in numbers):
             raise ValueError(f"the members {numbers} are not clients of this federation in order")
         return cls(step, members)
-
-
-def sealed_size(payload: int) -> int:
-    """The bytes of a message of one chunk."""
-    return HEADER_BYTES + payload + TAG_BYTES
-
-
-def name_of(receiver: int) -> str:
-    """A receiver in words."""
-    return "all" if receiver == ALL else party(receiver)
 
 
 assert HEADER_BYTES == 64

@@ -34,13 +34,19 @@ class Source(Protocol):
 class KeyStream:
     """The bytes, or the uniform field elements, that a 32-byte key stands for. Both ends see the same ones."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, lane: int = 0) -> None:
         if len(key) != SEED_BYTES:
             raise ValueError(f"a key has {SEED_BYTES} bytes, got {len(key)}")
-        self._cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+        self._key = key
+        # The lane is the upper half of the counter block: a lane has 2^64 blocks of its own.
+        self._cipher = Cipher(algorithms.AES256(key), modes.CTR(lane.to_bytes(8, "big") + bytes(8))).encryptor()
 
     def __repr__(self) -> str:
         return "KeyStream(...)"
+
+    def lane(self, number: int) -> KeyStream:
+        """Another stretch of the same key's stream, from its beginning: one for each chunk of a message."""
+        return KeyStream(self._key, number)
 
     def fill(self, out: memoryview) -> None:
         """The next bytes of the stream, written to `out`."""

@@ -1,15 +1,19 @@
-"""The server as a state machine: it relays what it cannot read, adds the tables of the union, and says who takes part.
+"""The server as a state machine: it relays what it cannot read, adds the tables of the union, interpolates under masks, and
+says who takes part.
 
 `receive` takes one chunk from a client: it is right and counts, or a `ProtocolError` names who is at fault and nothing has
 changed. `close` ends a stage: whoever has not sent all of it by then is left out. `outbox` gives what is to be delivered.
 
-    phase       collects   then sends
-    GREETING    hello      the members, and their hellos
-    SECRET      secret     whose parts count, and the parts
-    TABLE       table      tags; or begins again with another attempt
-    READY       -          (`begin_round`)
-    SHARE       share      the contributors, and their shares
-    SUMMED      -
+    phase       collects             then sends
+    GREETING    hello                the members, and their hellos
+    SECRET      part of the secret   whose parts count, and the parts
+    TABLE       table                tags; or begins again with another attempt
+    QUERY       query, indicator     whose queries count, and the queries; for whom weights are to be made
+    OPENING     opening              reciprocals, and who re-shares
+    RESHARE     reshare              whose re-sharing counts, and it
+    READY       -                    (`begin_round`)
+    SHARE       share                the contributors, and their shares
+    ANSWER      answer               means
 """
 
 from __future__ import annotations
@@ -26,25 +30,42 @@ from secea import snapshot, union
 from secea.endpoint import Endpoint, Opened, Stage
 from secea.errors import SERVER, FaultyPeer, FederationError, SnapshotError, party
 from secea.field import RING61, Residues
-from secea.keys import Identity
-from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, TAG_BYTES, Announcement, Buffer, Header, Kind, Layout, Step
-from secea.randomness import SEED_BYTES, Entropy
-from secea.session import Session, members_context, rounds_context, union_context
-from secea.sharing import seeded_clients
+from secea.keys import Identity, Sealer, expand
+from secea.messages import (
+    ALL,
+    HEADER_BYTES,
+    NO_CONTEXT,
+    SALT_BYTES,
+    TAG_BYTES,
+    Announcement,
+    Buffer,
+    Header,
+    Kind,
+    Layout,
+    Step,
+)
+from secea.randomness import Entropy, KeyStream
+from secea.retrieval import Masker
+from secea.retrieval.reciprocal import reciprocals, same_at_every_block
+from secea.session import Session, members_context, step_context, union_context
+from secea.sharing import SEED_LAYOUT, seeded_clients
 
 _SNAPSHOT: Final = "secea server 1"
 MOST_ATTEMPTS: Final = 8
 
 
 class Phase(StrEnum):
-    """What the server collects."""
+    """What the server collects; see the head of this module."""
 
     GREETING = "greeting"
     SECRET = "secret"  # noqa: S105 - a phase of the protocol, not a password
     TABLE = "table"
+    QUERY = "query"
+    OPENING = "opening"
+    RESHARE = "reshare"
     READY = "ready"
     SHARE = "share"
-    SUMMED = "summed"
+    ANSWER = "answer"
 
 
 class Server:
@@ -54,19 +75,34 @@ class Server:
         self.session = session
         self.wire = Endpoint(session, SERVER, identity, entropy)
         self.phase = Phase.GREETING
-        self.epoch = self.attempt = self.round = 0
-        self.context = NO_CONTEXT
-        self.members: tuple[int, ...] = ()
+        self.epoch = self.attempt = self.weights = self.round = 0
+        self.context = self.query_context = self.base_context = NO_CONTEXT
+        self.members: tuple[int, ...] = ()  # those whose messages are due in this stage
+        self.query_members: tuple[int, ...] = ()
+        self.contributors: tuple[int, ...] = ()
+        self.resharers: tuple[int, ...] = ()
+        self.hellos: dict[int, bytes] = {}
+        self.introduced: set[tuple[int, int]] = set()  # (v, n): client n has the hello of v
         self.total: Residues | None = None
         self.tags: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self.hellos: dict[int, bytes] = {}
-        self.introduced: set[tuple[int, int]] = set()
-        self.held: dict[int, dict[int, list[bytes]]] = {}
-        self.finished: dict[int, bytes] = {}
-        self.queue: dict[int, list[bytes]] = {}
+        self.held: dict[int, dict[tuple[int, int], list[bytes]]] = {}  # sender: (kind, receiver): chunks
+        self.openings: dict[int, Residues] = {}
+        self.answers: dict[int, dict[int, bytes]] = {}  # chunk: client: payload
+        self.masked = 0  # chunks of answers that were turned into means
+        self.mean_stage: Stage | None = None
+        self.finished: dict[int, bytes] = {}  # who has sent everything, with its salt
+        self.unplaced: set[int] = set()
+        self.queue: dict[int, list[bytes]] = {}  # to be delivered now
+        self.made: dict[int, list[bytes]] = {}  # means that are ready before their stage is closed
+        self._masker: tuple[int, Masker, Sealer] | None = None
 
     def __repr__(self) -> str:
         return f"Server({self.phase}, epoch {self.epoch}, attempt {self.attempt}, round {self.round})"
+
+    @property
+    def M(self) -> int:
+        """The size of the union."""
+        return self.tags.size
 
     # ---------------------------------------------------------------------------------------------------- receiving
 
@@ -78,71 +114,151 @@ class Server:
         if header.kind is Kind.HELLO and header.receiver == ALL:
             self._got_hello(header, message)
             return
-        due = {Phase.SECRET: Kind.HELLO, Phase.TABLE: Kind.TABLE, Phase.SHARE: Kind.SHARE}.get(self.phase)
-        if header.kind is not due:
+        if header.kind not in self._due_kinds():
             raise FaultyPeer(sender, f"{header.title} is not due in the phase '{self.phase}'")
         if sender not in self.members:
-            raise FaultyPeer(sender, f"{header.title} is from a client that is no member of epoch {self.epoch}")
-        self.wire.require(header, epoch=self.epoch, attempt=self.attempt, round=self.round, context=self.context)
-        if header.kind is Kind.TABLE:
-            opened = self.wire.open(header, message)
-            self._got_table(opened)
-            self.wire.take(opened)
-        else:
+            raise FaultyPeer(sender, f"{header.title} is from a client that has no part in this stage")
+        self.wire.require(
+            header, epoch=self.epoch, attempt=self.attempt, weights=self.weights, round=self.round, context=self.context
+        )
+        handlers = {
+            Kind.TABLE: self._got_table,
+            Kind.OPENING: self._got_opening,
+            Kind.ANSWER: self._got_answer,
+            Kind.ABORT: self._got_abort,
+        }
+        handler = handlers.get(header.kind)
+        if handler is None:
             self._relay(header, message)
+            return
+        opened = self.wire.open(header, message)
+        handler(opened)
+        self.wire.take(opened)
+
+    def _due_kinds(self) -> tuple[Kind, ...]:
+        match self.phase:
+            case Phase.SECRET:
+                return (Kind.HELLO,)
+            case Phase.TABLE:
+                return (Kind.TABLE,)
+            case Phase.QUERY:
+                return (*self._relayed_kinds(), Kind.ABORT)
+            case Phase.OPENING:
+                return (Kind.OPENING,)
+            case Phase.RESHARE:
+                return (Kind.RESHARE,)
+            case Phase.SHARE:
+                return (Kind.SHARE,)
+            case Phase.ANSWER:
+                return (Kind.ANSWER,)
+            case _:
+                return ()
+
+    def _relayed_kinds(self) -> tuple[Kind, ...]:
+        """What clients send to each other in this phase."""
+        queries = (Kind.QUERY, Kind.INDICATOR) if self.session.form.weighted else (Kind.QUERY,)
+        kinds = {Phase.SECRET: (Kind.HELLO,), Phase.QUERY: queries}
+        return kinds.get(self.phase, (Kind.RESHARE,) if self.phase is Phase.RESHARE else (Kind.SHARE,))
 
     def _got_hello(self, header: Header, message: Buffer) -> None:
         """Keep a client's hello for the others; a new incarnation replaces the old one."""
         self.wire.greet(header, message)
         self.hellos[header.sender] = bytes(message)
-        self.introduced = {(n, v) for n, v in self.introduced if header.sender not in (n, v)}
+        self.introduced = {(v, n) for v, n in self.introduced if header.sender not in (v, n)}
 
     def _relay(self, header: Header, message: Buffer) -> None:
         """Keep a message for its receiver. It cannot be read here; its size and its order are checked."""
         sender, receiver = header.sender, header.receiver
-        if receiver not in self.members or receiver == sender:
+        if receiver not in self._receivers() or receiver == sender:
             raise FaultyPeer(sender, f"{header.title} is for {party(receiver)}, who is no receiver of it")
-        layout = self._relayed_layout(sender, receiver)
-        span = layout.span(header.chunk)
-        size = HEADER_BYTES + (span.stop - span.start) * layout.row_bytes + TAG_BYTES
+        layout = self._relayed_layout(header)
+        size = HEADER_BYTES + layout.payload_bytes(header.chunk) + TAG_BYTES
         if header.chunks != layout.chunks or len(message) != size:
             raise FaultyPeer(sender, f"{header.title} has {len(message)} bytes instead of {size}")
         held = self.held.setdefault(sender, {})
-        before = held.get(receiver, [])
+        before = held.get((header.kind, receiver), ())
         if header.chunk != len(before):
             raise FaultyPeer(sender, f"{header.title} came twice or out of order; chunk {len(before) + 1} is due")
-        salt = next((Header.parse(chunks[0], sender).salt for chunks in held.values()), header.salt)
+        salt = next((chunks[0][HEADER_BYTES - SALT_BYTES : HEADER_BYTES] for chunks in held.values()), header.salt)
         if header.salt != salt:
             raise FaultyPeer(sender, f"{header.title} belongs to another try than what it sent before")
-        held.setdefault(receiver, []).append(bytes(message))
-        if all(len(held.get(v, ())) == self._relayed_layout(sender, v).chunks for v in self.members if v != sender):
+        held.setdefault((header.kind, receiver), []).append(bytes(message))
+        if header.chunk + 1 == header.chunks and self._relayed_all(sender, held):
             self.finished[sender] = salt
 
-    def _relayed_layout(self, sender: int, receiver: int) -> Layout:
-        seed = Layout(1, SEED_BYTES)
-        if self.phase is Phase.SECRET or receiver in seeded_clients(self.session.params, sender, self.round):
-            return seed
-        return self.session.share_layout(self.tags.size)
+    def _receivers(self) -> tuple[int, ...]:
+        return self.contributors if self.phase is Phase.RESHARE else self.members
+
+    def _relayed_all(self, sender: int, held: dict[tuple[int, int], list[bytes]]) -> bool:
+        for kind in self._relayed_kinds():
+            for receiver in self._receivers():
+                if receiver != sender:
+                    chunks = held.get((kind, receiver))
+                    if not chunks or len(chunks) != Header.parse(chunks[0], sender).chunks:
+                        return False
+        return True
+
+    def _relayed_layout(self, header: Header) -> Layout:
+        if header.kind is Kind.HELLO or header.receiver in seeded_clients(self.session.params, header.sender, header):
+            return SEED_LAYOUT
+        return self.session.layout(header.kind, self.M, len(self.contributors))
+
+    def _in_layout(self, opened: Opened, layout: Layout, what: str) -> None:
+        header, size = opened.header, len(opened.payload)
+        if header.chunks != layout.chunks or size != layout.payload_bytes(header.chunk):
+            fault = f"{header.title} has {size} bytes instead of {layout.payload_bytes(header.chunk)}"
+            raise FaultyPeer(header.sender, f"{fault}: no {what}")
 
     def _got_table(self, opened: Opened) -> None:
         """Add one client's masked table to the total."""
         header = opened.header
-        layout = self.session.table_layout(self._geometry())
+        layout = self.session.layout(Kind.TABLE, 0, 0, attempt=self.attempt)
+        self._in_layout(opened, layout, "table")
         span = layout.span(header.chunk)
-        if header.chunks != layout.chunks:
-            raise FaultyPeer(header.sender, f"its table has {header.chunks} chunks instead of {layout.chunks}")
         try:
             part = RING61.from_bytes(opened.payload, span.stop - span.start, union.COLUMNS)
         except ValueError as error:
             raise FaultyPeer(header.sender, f"{header.title} is no table: {error}") from None
         if self.total is None:
             self.total = RING61.zeros(layout.rows, union.COLUMNS)
-        RING61.add_into(self.total[:, span], part)
+        RING61.add_rows(self.total, span, part)
+        self._finish_with(header)
+
+    def _got_opening(self, opened: Opened) -> None:
+        header = opened.header
+        layout = self.session.layout(Kind.OPENING, self.M, len(self.contributors))
+        self._in_layout(opened, layout, "opening")
+        span = layout.span(header.chunk)
+        try:
+            part = self.session.ring.from_bytes(opened.payload, span.stop - span.start)
+        except ValueError as error:
+            raise FaultyPeer(header.sender, f"{header.title} is no opening: {error}") from None
+        if header.chunk == 0:
+            self.openings[header.sender] = self.session.ring.zeros(len(self.contributors), layout.rows)
+        self.openings[header.sender][:, layout.section(header.chunk), span] = part
+        self._finish_with(header)
+
+    def _got_answer(self, opened: Opened) -> None:
+        """Keep an answer until all of them are there; then it becomes part of a mean."""
+        header = opened.header
+        self._in_layout(opened, self.session.layout(Kind.ANSWER, self.M, len(self.contributors)), "answer")
+        try:
+            self.session.form.check_answer(self.wire, self._client_of(header.chunk), opened.payload)
+        except ValueError as error:
+            raise FaultyPeer(header.sender, f"{header.title} is no answer: {error}") from None
+        self.answers.setdefault(header.chunk, {})[header.sender] = bytes(opened.payload)
+        self._finish_with(header)
+        while len(self.answers.get(self.masked, ())) == len(self.members):
+            self._mask()
+
+    def _got_abort(self, opened: Opened) -> None:
+        """A client cannot place its entities: everyone begins again, with other buckets."""
+        self.unplaced.add(opened.header.sender)
+        self._finish_with(opened.header)
+
+    def _finish_with(self, header: Header) -> None:
         if header.chunk + 1 == header.chunks:
             self.finished[header.sender] = header.salt
-
-    def _geometry(self) -> union.Geometry:
-        return self.session.geometry(self.attempt, self.context)
 
     # ------------------------------------------------------------------------------------------------------- stages
 
@@ -151,83 +267,115 @@ class Server:
         """The clients that have sent all of the present stage."""
         return tuple(sorted(self.hellos if self.phase is Phase.GREETING else self.finished))
 
+    @property
+    def fewest(self) -> int:
+        """Below so many clients nothing can be computed, or someone would be exposed."""
+        return max(self.session.params.fewest_contributors, self.session.params.need)
+
     def begin_round(self) -> None:
         """The next round: its shares may come now."""
-        if self.phase not in (Phase.READY, Phase.SUMMED):
+        if self.phase is not Phase.READY:
             raise FederationError(f"no round can begin in the phase '{self.phase}'")
         self.round += 1
-        self._collect(Phase.SHARE)
+        self._collect(Phase.SHARE, self.contributors if self.session.form.weighted else self.query_members)
 
     def close(self) -> None:
         """End the stage: those that have sent everything go on, without the others."""
-        there = self.complete
-        if self.phase in (Phase.READY, Phase.SUMMED):
+        if self.phase is Phase.READY:
             return
-        self.queue = {}
-        if len(there) < self._fewest:
-            raise FederationError(
-                f"only {len(there)} clients took part in the stage '{self.phase}': {list(there)}; {self._fewest} are needed"
-            )
+        there = self.complete
+        self.queue, self.made = self.made, {}
+        if len(there) < self.fewest and self.phase is not Phase.ANSWER:
+            self._give_up(f"{len(there)} clients took part in the stage '{self.phase}': {list(there)}")
         match self.phase:
             case Phase.GREETING:
                 self.begin_epoch(there)
             case Phase.SECRET:
-                announcement = self._announce(Step.SECRET, there)
-                self.context = union_context(self.context, announcement)
-                self.members = there
-                self._collect(Phase.TABLE)
+                self.context = step_context(self.context, 0, self._announce(Step.SECRET, there))
+                self._collect(Phase.TABLE, there)
             case Phase.TABLE:
                 self._close_table(there)
+            case Phase.QUERY if self.unplaced:
+                self.begin_epoch(there, again=True)
+            case Phase.QUERY:
+                self.query_context = self.context = step_context(self.context, 0, self._announce(Step.QUERY, there))
+                self.query_members = there
+                self._collect(Phase.READY, there)
+                if self.session.form.weighted:
+                    self.begin_weights(there)
+            case Phase.OPENING:
+                self._close_openings(there)
+            case Phase.RESHARE if there != self.resharers:
+                self.begin_weights(n for n in self.contributors if n in there or n not in self.resharers)
+            case Phase.RESHARE:
+                announcement = self._announce(Step.WEIGHTS, there, self.contributors)
+                self.context = step_context(self.context, self.weights, announcement)
+                self._collect(Phase.READY, self.contributors)
             case Phase.SHARE:
-                self._announce(Step.SHARE, there)
-                self._collect(Phase.SUMMED)
+                self._close_shares(there)
+            case Phase.ANSWER:
+                self._close_answers()
 
-    @property
-    def _fewest(self) -> int:
-        return max(self.session.params.fewest_contributors, self.session.params.need)
+    def _give_up(self, reason: str) -> None:
+        """There is no result: tell whoever waits for one, and raise."""
+        self.queue = {}
+        fault = f"{reason}; {self.fewest} are needed"
+        if self.phase in (Phase.SHARE, Phase.ANSWER):
+            data = fault.encode()
+            if self.phase is Phase.ANSWER:
+                self.context = self.base_context
+            self._tell(Kind.ABORT, data, Layout(1, len(data)), self.members)
+            self._collect(Phase.READY, self.members)
+        raise FederationError(fault)
 
     def begin_epoch(self, members: Iterable[int], *, again: bool = False) -> None:
         """Set up anew for these members: a new epoch, or (`again`) another attempt at this one."""
-        self.members = tuple(sorted(members))
+        members = tuple(sorted(members))
         self.epoch, self.attempt = (self.epoch, self.attempt + 1) if again else (self.epoch + 1, 0)
         if self.attempt > MOST_ATTEMPTS:
-            raise FederationError(f"epoch {self.epoch} was not set up in {MOST_ATTEMPTS} attempts")
-        self.context = NO_CONTEXT
-        for n in self.members:
+            raise FederationError(
+                f"epoch {self.epoch} was not set up in {MOST_ATTEMPTS} attempts; do the clients hold more than"
+                f" max_union={self.session.max_union} entities together?"
+            )
+        self.context, self.weights = NO_CONTEXT, 0
+        for n in members:
             if (SERVER, n) not in self.introduced:
                 self._queue(n, self.wire.hello_message())
-        announcement = Announcement(Step.GREETING, tuple((n, self.wire.peers[n].incarnation) for n in self.members))
-        self._tell(Kind.CONTRIBUTORS, announcement.to_bytes(), Layout(1, len(announcement.to_bytes())))
-        for n in self.members:
-            for v in self.members:
+        announcement = Announcement(Step.GREETING, tuple((n, self.wire.peers[n].incarnation) for n in members))
+        self._tell_announcement(announcement, members)
+        for n in members:
+            for v in members:
                 if v != n and (v, n) not in self.introduced:
                     self._queue(n, self.hellos[v])
-        self.introduced |= {(v, n) for v in (*self.members, SERVER) for n in self.members}
+        self.introduced |= {(v, n) for v in (*members, SERVER) for n in members}
         self.context = members_context(self.epoch, self.attempt, announcement)
-        self._collect(Phase.SECRET)
+        self._collect(Phase.SECRET, members)
 
-    def _collect(self, phase: Phase) -> None:
+    def begin_weights(self, contributors: Iterable[int]) -> None:
+        """New weights, for these contributors."""
+        self.contributors = tuple(sorted(contributors))
+        if len(self.contributors) < self.fewest:
+            raise FederationError(f"{len(self.contributors)} clients are left to contribute; {self.fewest} are needed")
+        self.weights += 1
+        self.context = self.query_context
+        announcement = Announcement(Step.OPENING, tuple((n, NO_CONTEXT) for n in self.contributors))
+        self._tell_announcement(announcement, self.contributors)
+        self.context = step_context(self.query_context, self.weights, announcement)
+        self._collect(Phase.OPENING, self.contributors)
+
+    def _collect(self, phase: Phase, members: tuple[int, ...]) -> None:
         """Begin to collect the next stage."""
-        self.phase, self.held, self.finished, self.total = phase, {}, {}, None
-
-    def _announce(self, step: Step, clients: tuple[int, ...]) -> Announcement:
-        """Say who takes part, and pass on what they sent to each other."""
-        announcement = Announcement(step, tuple((n, self.finished[n]) for n in clients))
-        data = announcement.to_bytes()
-        self._tell(Kind.CONTRIBUTORS, data, Layout(1, len(data)), clients)
-        for receiver in clients:
-            for sender in clients:
-                for message in self.held[sender].get(receiver, ()):
-                    self._queue(receiver, message)
-        return announcement
+        self.phase, self.members = phase, members
+        self.held, self.finished, self.total, self.openings, self.unplaced = {}, {}, None, {}, set()
+        self.answers, self.masked, self._masker = {}, 0, None
 
     def _close_table(self, there: tuple[int, ...]) -> None:
         """All tables are in: take the total apart. Or begin again without those that are missing."""
-        assert self.total is not None
         if there != self.members:
             self.begin_epoch(there, again=True)
             return
-        tags = union.peel(self.total, self._geometry())
+        assert self.total is not None
+        tags = union.peel(self.total, self.session.geometry(self.attempt, self.context))
         if tags is None:
             self.begin_epoch(there, again=True)
             return
@@ -236,9 +384,89 @@ class Server:
                 f"the clients hold {tags.size} entities together, more than max_union={self.session.max_union}: raise it"
             )
         self.tags = tags
-        self._tell(Kind.TAGS, RING61.to_bytes(tags[None]), self.session.tags_layout(tags.size))
-        self.context = rounds_context(self.context, tags)
-        self._collect(Phase.READY)
+        self._tell(Kind.TAGS, RING61.to_bytes(tags[None]), self.session.layout(Kind.TAGS, tags.size, 0), there)
+        self.context = union_context(self.context, tags)
+        self._collect(Phase.QUERY, there)
+
+    def _close_openings(self, there: tuple[int, ...]) -> None:
+        """The masked counts are in: share C / (rho * count) among the clients, and ask some of them to re-share."""
+        if there != self.contributors:
+            self.begin_weights(there)
+            return
+        session, code, ring = self.session, self.session.code, self.session.ring
+        opened = np.stack([self.openings[v] for v in there], axis=1)
+        t = reciprocals(code, there, opened, session.params.C)
+        if not t.all():
+            i = int(np.argwhere((t == 0).any(axis=(0, 2)))[0, 0])
+            raise FederationError(f"a query of {party(there[i])} asks for an entity that no contributor owns")
+        layout = session.layout(Kind.RECIPROCAL, self.M, len(there))
+        stage = self._stage(Kind.RECIPROCAL)
+        noise = KeyStream(expand(stage.seed, "noise")).elements(ring, code.T, *t.shape[1:])
+        shares = code.encode(same_at_every_block(code, t), noise, there)
+        for i, n in enumerate(there):
+            sealer = self.wire.sealer(stage, n, layout.chunks)
+            for chunk in range(layout.chunks):
+                part = shares[:, i, layout.section(chunk), layout.span(chunk)]
+                self._queue(n, sealer.seal(chunk, ring.to_bytes(part)))
+        self.resharers = there[: session.params.need]
+        announcement = Announcement(Step.RESHARE, tuple((n, NO_CONTEXT) for n in self.resharers))
+        self._tell_announcement(announcement, there)
+        self.context = step_context(self.context, self.weights, announcement)
+        self._collect(Phase.RESHARE, self.resharers)
+
+    def _close_shares(self, there: tuple[int, ...]) -> None:
+        """The shares are in: announce the contributors, once, and pass the shares on."""
+        if self.session.form.weighted and there != self.contributors:
+            self._give_up_shares(there)
+            return
+        announcement = self._announce(Step.SHARE, there)
+        self.base_context, self.contributors = self.context, there
+        self.context = step_context(self.context, self.round, announcement)
+        self._collect(Phase.ANSWER, there)
+        self.mean_stage = self._stage(Kind.MEAN)
+
+    def _give_up_shares(self, there: tuple[int, ...]) -> None:
+        """Someone is missing: the weights must be renewed for those who are there, before a round can be."""
+        data = b"some contributors are missing: new weights are made for the others"
+        self._tell(Kind.ABORT, data, Layout(1, len(data)), there)
+        self.context = self.query_context
+        self.begin_weights(there)
+
+    # -------------------------------------------------------------------------------------------------------- means
+
+    def _client_of(self, chunk: int) -> int:
+        layout = self.session.layout(Kind.ANSWER, self.M, len(self.contributors))
+        return self.contributors[layout.section(chunk)]
+
+    def _mask(self) -> None:
+        """The next chunk of answers becomes a chunk of a mean."""
+        assert self.mean_stage is not None
+        session, chunk = self.session, self.masked
+        layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
+        n, within = self._client_of(chunk), chunk % layout.section_chunks
+        if self._masker is None or self._masker[0] != n:
+            sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
+            self._masker = (n, session.form.masker(self.wire, self.mean_stage, n), sealer)
+        _, masker, sealer = self._masker
+        answers, span = self.answers.pop(chunk), layout.span(chunk)
+        body = masker.mask(within, answers, span.stop - span.start)
+        answered = session.answered_to_bytes(tuple(sorted(answers)))
+        self.made.setdefault(n, []).append(bytes(sealer.seal(within, b"".join([answered, body]))))
+        self.masked += 1
+
+    def _close_answers(self) -> None:
+        """No more answers come: what has enough of them becomes means."""
+        chunks = self.session.layout(Kind.ANSWER, self.M, len(self.contributors)).chunks
+        enough = [v for v in self.members if v in self.finished]
+        if len(enough) < self.session.params.need:
+            self._give_up(f"{len(enough)} clients answered in round {self.round}: {enough}")
+        while self.masked < chunks:
+            self.answers[self.masked] = {v: a for v, a in self.answers[self.masked].items() if v in enough}
+            self._mask()
+        for n, messages in self.made.items():
+            self.queue.setdefault(n, []).extend(messages)
+        self.made, self.context = {}, self.base_context
+        self._collect(Phase.READY, self.members)
 
     # ------------------------------------------------------------------------------------------------------ sending
 
@@ -251,25 +479,49 @@ class Server:
     def _queue(self, n: int, message: Buffer) -> None:
         self.queue.setdefault(n, []).append(bytes(message))
 
-    def _tell(self, kind: Kind, data: Buffer, layout: Layout, clients: tuple[int, ...] | None = None) -> None:
-        """The same message to every member, sealed for each."""
-        stage = self.wire.stage(kind, epoch=self.epoch, round=self.round, attempt=self.attempt, context=self.context)
-        for n in self.members if clients is None else clients:
+    def _stage(self, kind: Kind) -> Stage:
+        label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
+        return self.wire.stages((kind,), **label, context=self.context)[0]
+
+    def _tell(self, kind: Kind, data: Buffer, layout: Layout, clients: tuple[int, ...]) -> None:
+        """The same message to several clients, sealed for each."""
+        stage = self._stage(kind)
+        for n in clients:
             sealer = self.wire.sealer(stage, n, layout.chunks)
             for chunk in range(layout.chunks):
                 span = layout.span(chunk)
                 self._queue(n, sealer.seal(chunk, data[span.start * layout.row_bytes : span.stop * layout.row_bytes]))
 
+    def _tell_announcement(self, announcement: Announcement, clients: tuple[int, ...]) -> None:
+        data = announcement.to_bytes()
+        self._tell(Kind.CONTRIBUTORS, data, Layout(1, len(data)), clients)
+
+    def _announce(self, step: Step, clients: tuple[int, ...], receivers: tuple[int, ...] | None = None) -> Announcement:
+        """Say whose messages count, and pass on what they sent to each other."""
+        announcement = Announcement(step, tuple((n, self.finished[n]) for n in clients))
+        receivers = clients if receivers is None else receivers
+        self._tell_announcement(announcement, receivers)
+        for receiver in receivers:
+            for sender in clients:
+                for kind in self._relayed_kinds():
+                    for message in self.held[sender].get((kind, receiver), ()):
+                        self._queue(receiver, message)
+        return announcement
+
     # ---------------------------------------------------------------------------------------------------- snapshots
 
     _SAVED: Final = (
-        "epoch", "attempt", "round", "context", "members", "total", "tags", "hellos", "held", "finished", "queue",
+        "epoch", "attempt", "weights", "round", "context", "query_context", "base_context", "members", "query_members",
+        "contributors", "resharers", "hellos", "total", "tags", "held", "openings", "answers", "finished", "queue",
+        "made",
     )  # fmt: skip
 
     def save(self) -> bytes:
         """All of the state. It holds the server's session key."""
         plain = {name: getattr(self, name) for name in self._SAVED}
-        plain |= {"phase": str(self.phase), "introduced": sorted(self.introduced), "wire": self.wire.plain()}
+        plain |= {"phase": str(self.phase), "wire": self.wire.plain()}
+        plain |= {"introduced": sorted(self.introduced), "unplaced": sorted(self.unplaced)}
+        plain |= {"mean_stage": None if self.mean_stage is None else self.mean_stage.plain(), "masked": self.masked}
         return snapshot.dumps({"what": _SNAPSHOT, "server": plain})
 
     @classmethod
@@ -285,4 +537,6 @@ class Server:
         for name in cls._SAVED:
             setattr(self, name, plain[name])
         self.phase, self.introduced = Phase(plain["phase"]), set(plain["introduced"])
+        self.unplaced, self.masked, self._masker = set(plain["unplaced"]), plain["masked"], None
+        self.mean_stage = None if plain["mean_stage"] is None else Stage.of(plain["mean_stage"])
         return self

@@ -1,59 +1,71 @@
-"""What all parties of a session know: parameters, roster, field, code, and how messages fall into chunks."""
+"""What all parties of a session know: parameters, roster, retrieval, and how each kind of message falls into chunks."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.buckets import Buckets, Full, Queries, bucket_count
 from secea.errors import ParamsError
-from secea.field import M61, RING61, Ring
-from secea.fixedpoint import reconstruction_is_unique
+from secea.field import RING61, Ring
 from secea.keys import Roster, digest
 from secea.lagrange import Code
-from secea.messages import WIRE_VERSION, Announcement, Layout
+from secea.messages import WIRE_VERSION, Announcement, Kind, Layout
 from secea.params import Params
-from secea.sharing import block_length
+from secea.retrieval import Retrieval
+from secea.retrieval.paillier import Paillier
+from secea.retrieval.reciprocal import Reciprocal
 from secea.union import COLUMNS, Geometry
+
+RETRIEVALS: Final = ("reciprocal", "paillier")
+QUERIES: Final = ("buckets", "full")
 
 
 @dataclass(frozen=True)
 class Session:
-    """One roster and one Params. Its hash binds everything public; two parties with different hashes refuse each other."""
+    """One roster and one Params. Its hash binds everything public; parties with different hashes refuse each other."""
 
     params: Params
     roster: Roster
-    ring: Ring = field(default=RING61)
+    retrieval: str = "reciprocal"
+    queries: str = "buckets"
 
     def __post_init__(self) -> None:
         if not self.params.bounded:
             raise ParamsError("a session needs max_entities and max_union: set both in Params")
         if len(self.roster.clients) != self.params.clients:
             raise ParamsError(f"the roster has {len(self.roster.clients)} clients, Params has {self.params.clients}")
-        if self.ring.primes == (M61,) and not reconstruction_is_unique(self.params):
-            raise ParamsError(
-                f"precision {self.params.precision} is too fine for {self.params.clients} clients: 2*N^2*max_abs*2^f"
-                " must stay below 2^61; lower precision"
-            )
+        if self.retrieval not in RETRIEVALS:
+            raise ParamsError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {self.retrieval!r}")
+        if self.queries not in QUERIES:
+            raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {self.queries!r}")
+        _ = self.form  # refuses parameters that the retrieval cannot work with
 
     @cached_property
     def hash(self) -> bytes:
-        """32 bytes over wire version, Params with bounds, field, and roster."""
-        text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.ring.primes}\n"
+        """32 bytes over wire version, Params with bounds, retrieval, queries, and roster."""
+        text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.retrieval} {self.queries}\n"
         return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
 
     @cached_property
-    def code(self) -> Code:
-        """The polynomial code."""
-        return Code(self.params, self.ring)
+    def form(self) -> Retrieval:
+        """The retrieval's public side."""
+        return (Reciprocal if self.retrieval == "reciprocal" else Paillier)(self.params, self.query_count)
 
     @property
-    def paillier_bytes(self) -> int:
-        """The bytes of the Paillier key in a hello."""
-        return 0
+    def ring(self) -> Ring:
+        """The field, or the residue number system, of shares and queries."""
+        return self.form.ring
+
+    @property
+    def code(self) -> Code:
+        """The polynomial code."""
+        return self.form.code
 
     @property
     def max_union(self) -> int:
@@ -68,29 +80,67 @@ class Session:
         return self.params.max_entities
 
     @property
-    def block_length(self) -> int:
-        """L."""
-        return block_length(self.params, self.params.dim + 1)
+    def query_count(self) -> int:
+        """The queries that each client sends, whatever it owns: B."""
+        return bucket_count(self.max_entities) if self.queries == "buckets" else self.max_entities
+
+    def query_shape(self, tags: NDArray[np.uint64], context: bytes) -> Queries:
+        """Which entities each query runs over. The seed of the buckets is public, and no single party chooses it."""
+        if self.queries == "full":
+            return Full(tags.size, self.query_count)
+        return Buckets(tags, self.query_count, context)
+
+    def query_positions(self, M: int) -> int:
+        """The length of all queries of one client together."""
+        return 3 * M if self.queries == "buckets" else self.query_count * M
 
     def geometry(self, attempt: int, context: bytes) -> Geometry:
         """The lookup table of a union: its seed is public and new in every attempt."""
         return Geometry.of(self.max_union, attempt, context)
 
-    def table_layout(self, geometry: Geometry) -> Layout:
-        """The chunks of a lookup table."""
-        return Layout(geometry.cells, COLUMNS * RING61.element_bytes)
+    def layout(self, kind: Kind, M: int, clients: int, *, attempt: int = 0) -> Layout:
+        """How a message of that kind falls into chunks; `clients` take part, M is the size of the union."""
+        element, J, form = self.ring.element_bytes, self.query_count, self.form
+        match kind:
+            case Kind.TABLE:
+                return Layout(self.geometry(attempt, b"").cells, COLUMNS * RING61.element_bytes)
+            case Kind.TAGS:
+                return Layout(M, RING61.element_bytes)
+            case Kind.QUERY:
+                return Layout(self.query_positions(M) + (J if form.weighted else 0), element)
+            case Kind.INDICATOR:
+                return Layout(M, element)
+            case Kind.OPENING | Kind.RECIPROCAL:
+                return Layout(J, element, clients)
+            case Kind.RESHARE:
+                return Layout(self.query_positions(M), element, clients)
+            case Kind.SHARE:
+                return Layout(M, form.block_length * element)
+            case Kind.ANSWER:
+                return Layout(J, form.answer_row_bytes, clients)
+            case Kind.MEAN:  # `clients` answered; the chunks are those of an answer
+                step = Layout(J, form.answer_row_bytes).per_chunk
+                return Layout(J, form.mean_row_bytes(clients), 1, step, self.answered_bytes)
+            case _:
+                raise AssertionError(f"{kind} has no rows")
 
-    def tags_layout(self, M: int) -> Layout:
-        """The chunks of the union's tags."""
-        return Layout(M, RING61.element_bytes)
+    @property
+    def answered_bytes(self) -> int:
+        """The bytes that say who answered, one bit for each client."""
+        return -(-self.params.N // 8)
 
-    def share_layout(self, M: int) -> Layout:
-        """The chunks of a share."""
-        return Layout(M, self.block_length * self.ring.element_bytes)
+    def answered_to_bytes(self, clients: tuple[int, ...]) -> bytes:
+        """Who answered, as bits."""
+        return sum(1 << v for v in clients).to_bytes(self.answered_bytes, "little")
+
+    def answered_from_bytes(self, data: bytes) -> tuple[int, ...]:
+        """The clients whose bits are set."""
+        bits = int.from_bytes(data, "little")
+        return tuple(v for v in range(8 * len(data)) if bits >> v & 1)
 
 
-# Contexts: what the parties must agree on at each point, as a digest that goes into every later key. Each one is bound to
-# the one before it, so that no message made under one history opens under another.
+# Contexts: what the parties must agree on at each point, as a digest that goes into every later key. Each is bound to the one
+# before it, so that no message made under one history opens under another.
 
 
 def members_context(epoch: int, attempt: int, greeting: Announcement) -> bytes:
@@ -98,11 +148,11 @@ def members_context(epoch: int, attempt: int, greeting: Announcement) -> bytes:
     return digest(b"members", b"%d %d" % (epoch, attempt), greeting.to_bytes())
 
 
-def union_context(before: bytes, secrets: Announcement) -> bytes:
-    """After it was announced whose parts make the shared secret."""
-    return digest(b"union", before, secrets.to_bytes())
-
-
-def rounds_context(before: bytes, tags: NDArray[np.uint64]) -> bytes:
+def union_context(before: bytes, tags: NDArray[np.uint64]) -> bytes:
     """After the union is known."""
-    return digest(b"rounds", before, tags.astype("<u8").tobytes())
+    return digest(b"union", before, tags.astype("<u8").tobytes())
+
+
+def step_context(before: bytes, number: int, announcement: Announcement) -> bytes:
+    """After an announcement: `number` is that of the weights or of the round, where there is one."""
+    return digest(announcement.step.name.encode(), before, b"%d" % number, announcement.to_bytes())

@@ -6,22 +6,37 @@ data and those T shares. The distribution is that of the paper's, where the nois
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.field import Residues, Ring
 from secea.lagrange import Code
-from secea.messages import Layout
+from secea.messages import Kind, Layout
 from secea.params import Params
-from secea.randomness import KeyStream, Source
+from secea.randomness import SEED_BYTES, KeyStream
 
 
-def seeded_clients(params: Params, sender: int, turn: int) -> tuple[int, ...]:
-    """The T clients that get the sender's shares as seeds; they change with the turn, so that all are served alike."""
-    others = params.N - 1
-    return tuple(sorted((sender + 1 + (turn * params.T + i) % others) % params.N for i in range(params.T)))
+class Turn(Protocol):
+    """What a stage and a header have in common: enough to know whose turn it is to get seeds."""
+
+    @property
+    def kind(self) -> Kind: ...  # noqa: D102
+    @property
+    def epoch(self) -> int: ...  # noqa: D102
+    @property
+    def weights(self) -> int: ...  # noqa: D102
+    @property
+    def round(self) -> int: ...  # noqa: D102
+
+
+def seeded_clients(params: Params, sender: int, turn: Turn) -> tuple[int, ...]:
+    """The T clients that get the sender's shares as seeds; they change from stage to stage, so all are served alike."""
+    others, first = params.N - 1, (turn.round + turn.weights + turn.epoch + turn.kind) * params.T
+    return tuple(sorted((sender + 1 + (first + i) % others) % params.N for i in range(params.T)))
 
 
 def block_length(params: Params, width: int) -> int:
@@ -29,7 +44,7 @@ def block_length(params: Params, width: int) -> int:
     return -(-width // params.K)
 
 
-def expand(values: NDArray[np.int64], params: Params) -> NDArray[np.int64]:
+def expand_rows(values: NDArray[np.int64], params: Params) -> NDArray[np.int64]:
     """Client n: (h, 1) for each of its own rows, padded with zeros to K*L (eq. 3, 5)."""
     rows, d = values.shape
     padded = np.zeros((rows, params.K * block_length(params, d + 1)), np.int64)
@@ -38,7 +53,7 @@ def expand(values: NDArray[np.int64], params: Params) -> NDArray[np.int64]:
     return padded
 
 
-def blocks(ring: Ring, rows: Residues, K: int) -> Residues:
+def blocks(rows: Residues, K: int) -> Residues:
     """The K blocks of each row: [P, rows, K*L] -> [P, K, rows, L] (eq. 5)."""
     P, count, width = rows.shape
     return np.ascontiguousarray(rows.reshape(P, count, K, width // K).transpose(0, 2, 1, 3))
@@ -52,22 +67,44 @@ def spread(ring: Ring, own: Residues, at: NDArray[np.int64], span: slice) -> Res
     return rows
 
 
-class Dealer:
-    """One sender's shares of many rows, chunk by chunk; a function of the data and of T seeds, so it can be repeated."""
+def ones_at(code: Code, ones: NDArray[np.int64], span: slice) -> Residues:
+    """Data that are 1 at some rows and 0 at the others, the same at every beta_k (eq. 9): [P, K, span, 1]."""
+    data = code.ring.zeros(code.K, span.stop - span.start, 1)
+    low, high = np.searchsorted(ones, [span.start, span.stop])
+    data[:, :, ones[low:high] - span.start] = 1
+    return data
 
-    def __init__(self, code: Code, receivers: Sequence[int], seeded: Sequence[int], sources: Sequence[Source]) -> None:
-        self.code, self.seeded, self._sources = code, tuple(seeded), tuple(sources)
+
+@dataclass(frozen=True)
+class Deal:
+    """What a client shares in one stage: `data(chunk)` gives the values at beta_1..beta_K, [P, K, rows, width]."""
+
+    layout: Layout
+    width: int
+    data: Callable[[int], Residues]
+
+
+class Dealer:
+    """One sender's shares, chunk by chunk; a function of the data and of T seeds, so it can be repeated."""
+
+    def __init__(self, code: Code, receivers: Sequence[int], seeds: Mapping[int, bytes]) -> None:
+        self.code, self.seeded = code, tuple(seeds)
+        self._streams = [KeyStream(seed) for seed in seeds.values()]
         self.receivers = tuple(v for v in receivers if v not in self.seeded)
 
-    def deal(self, data: Residues) -> Residues:
-        """The next chunk: data [P, K, ...] -> the shares of `receivers` [P, receivers, ...]."""
-        noise = [source.elements(self.code.ring, *data.shape[2:]) for source in self._sources]
+    def deal(self, chunk: int, data: Residues) -> Residues:
+        """One chunk: data [P, K, ...] -> the shares of `receivers` [P, receivers, ...]."""
+        noise = [stream.lane(chunk).elements(self.code.ring, *data.shape[2:]) for stream in self._streams]
         return self.code.encode(data, np.stack(noise, axis=1), self.receivers, self.seeded)
 
 
-def share_from_seed(seed: bytes, ring: Ring, layout: Layout, width: int) -> Iterator[tuple[slice, Residues]]:
+SEED_LAYOUT: Final = Layout(1, SEED_BYTES)
+"""A share that goes as a seed."""
+
+
+def share_from_seed(seed: bytes, ring: Ring, layout: Layout, width: int) -> Iterator[Residues]:
     """A receiver: the share that a seed stands for, chunk by chunk."""
     stream = KeyStream(seed)
     for chunk in range(layout.chunks):
         span = layout.span(chunk)
-        yield span, stream.elements(ring, span.stop - span.start, width)
+        yield stream.lane(chunk).elements(ring, span.stop - span.start, width)

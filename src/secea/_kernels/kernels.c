@@ -1,5 +1,6 @@
 /* The inner loops of secea. Each one is a plain loop that the compiler vectorises; see kernels.h for what they do. */
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -208,6 +209,131 @@ void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, 
     combine32_folding(p, out, a, x, rows, columns, n, 0);
 }
 
+static void gather32_dividing(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
+                              const uint32_t *w, const uint32_t *y, size_t rows, size_t length) {
+    for (size_t j = 0; j < rows; j++)
+        for (size_t i = 0; i < length; i++) {
+            uint64_t sum = 0;
+            for (int64_t k = starts[j]; k < starts[j + 1]; k++) {
+                const int64_t row = members ? members[k] : k - starts[j];
+                sum = (sum + (uint64_t)w[k] * y[row * length + i] % p) % p;
+            }
+            out[j * length + i] = (uint32_t)sum;
+        }
+}
+
+/* The elements from `first` to the end of each row. */
+static inline void gather32_folding(uint32_t c, uint32_t *out, const int64_t *starts, const int64_t *members,
+                                    const uint32_t *w, const uint32_t *y, size_t j, size_t length, size_t first) {
+    for (size_t i = first; i < length; i++) {
+        uint64_t low = 0, high = 0;
+        for (int64_t k = starts[j]; k < starts[j + 1]; k++) {
+            const int64_t row = members ? members[k] : k - starts[j];
+            const uint64_t product = (uint64_t)w[k] * y[row * length + i];
+            low += (uint32_t)product;
+            high += product >> 32;
+        }
+        out[j * length + i] = folded(fold(high, c) * c + low, c);
+    }
+}
+
+#ifdef AVX2
+/* Sixteen elements of a row at a time; the last sixteen may overlap those before them, and are then computed twice. */
+AVX2 static void gather32_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
+                               const uint32_t *w, const uint32_t *y, size_t rows, size_t length) {
+    const __m256i c = _mm256_set1_epi64x(0u - p), mask = _mm256_set1_epi64x(UINT32_MAX);
+    for (size_t j = 0; j < rows; j++) {
+        if (length < 16) {
+            gather32_folding(0u - p, out, starts, members, w, y, j, length, 0);
+            continue;
+        }
+        for (size_t at = 0; at < length; at += 16) {
+            const size_t i = at + 16 <= length ? at : length - 16;
+            __m256i low[4], high[4];
+            for (int h = 0; h < 4; h++) low[h] = high[h] = _mm256_setzero_si256();
+            for (int64_t k = starts[j]; k < starts[j + 1]; k++) {
+                const int64_t row = members ? members[k] : k - starts[j];
+                const __m256i factor = _mm256_set1_epi64x(w[k]);
+                for (int h = 0; h < 4; h += 2) {
+                    const __m256i v = _mm256_loadu_si256((const __m256i *)(y + row * length + i + 4 * h));
+                    const __m256i even = _mm256_mul_epu32(v, factor);
+                    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(v, 32), factor);
+                    low[h] = _mm256_add_epi64(low[h], _mm256_and_si256(even, mask));
+                    high[h] = _mm256_add_epi64(high[h], _mm256_srli_epi64(even, 32));
+                    low[h + 1] = _mm256_add_epi64(low[h + 1], _mm256_and_si256(odd, mask));
+                    high[h + 1] = _mm256_add_epi64(high[h + 1], _mm256_srli_epi64(odd, 32));
+                }
+            }
+            for (int h = 0; h < 4; h += 2)
+                _mm256_storeu_si256((__m256i *)(out + j * length + i + 4 * h),
+                                    joined_avx2(closed_avx2(low[h], high[h], c), closed_avx2(low[h + 1], high[h + 1], c)));
+        }
+    }
+}
+#endif
+
+void gather32(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
+              const uint32_t *y, size_t rows, size_t length) {
+    if (!FOLDS(0u - p)) {
+        gather32_dividing(p, out, starts, members, w, y, rows, length);
+        return;
+    }
+#ifdef AVX2
+    if (HAS_AVX2) {
+        gather32_avx2(p, out, starts, members, w, y, rows, length);
+        return;
+    }
+#endif
+    for (size_t j = 0; j < rows; j++) gather32_folding(0u - p, out, starts, members, w, y, j, length, 0);
+}
+
+/* Garner: the mixed-radix digits of each element, then Horner's rule from the top. Above the middle the number stands for
+ * a negative one, whose size has the complements as digits: nothing cancels. */
+void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, const uint32_t *x, double *out, size_t n,
+            double scale) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t digits[16];
+        for (size_t b = 0; b < count; b++) {
+            const uint64_t p = primes[b];
+            uint64_t digit = x[b * n + i];
+            for (size_t a = 0; a < b; a++)
+                digit = (digit + p - digits[a] % p) % p * inverses[a * count + b] % p;
+            digits[b] = (uint32_t)digit;
+        }
+        int negative = 0;
+        for (size_t b = count; b-- > 0;)
+            if (digits[b] != (primes[b] - 1) / 2) {
+                negative = digits[b] > (primes[b] - 1) / 2;
+                break;
+            }
+        double size = 0;
+        for (size_t b = count; b-- > 0;) size = size * primes[b] + (negative ? primes[b] - 1 - digits[b] : digits[b]);
+        out[i] = (negative ? -(size + 1) : size) * scale;
+    }
+}
+
+void encode32(const uint32_t *primes, size_t count, const double *x, const int16_t *grid, const uint32_t *filler, int f,
+              uint32_t *out, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const int bits = grid[i] + f;
+        const __int128 one = 1;
+        const uint32_t *word = filler + 4 * i;
+        const unsigned __int128 drawn = (unsigned __int128)((uint64_t)word[3] << 32 | word[2]) << 64 |
+                                        ((uint64_t)word[1] << 32 | word[0]);
+        const __int128 low = (__int128)(drawn & (((unsigned __int128)1 << bits) - 1)) - (bits ? one << (bits - 1) : 0);
+        const __int128 value = (__int128)llrint(ldexp(x[i], -grid[i])) * (one << bits) + low;
+        const unsigned __int128 size = value < 0 ? -(unsigned __int128)value : (unsigned __int128)value;
+        const uint64_t top = (uint64_t)(size >> 64), bottom = (uint64_t)size;
+        for (size_t b = 0; b < count; b++) {
+            const uint64_t p = primes[b], word_in_p = UINT64_C(0xFFFFFFFF) % p + 1; /* 2^32 mod p, or p */
+            uint64_t rest = top % p;
+            rest = (rest * word_in_p + (bottom >> 32)) % p;
+            rest = (rest * word_in_p + (uint32_t)bottom) % p;
+            out[b * n + i] = (uint32_t)(value < 0 && rest ? p - rest : rest);
+        }
+    }
+}
+
 FAST int valid32(uint32_t p, const uint32_t *x, size_t n) {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) bad |= x[i] >= p;
@@ -297,6 +423,22 @@ void combine61(uint64_t *out, const uint64_t *a, const uint64_t *x, size_t rows,
                 out[r * n + i] = sum;
             }
     }
+}
+
+void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
+              size_t rows, size_t length) {
+    for (size_t j = 0; j < rows; j++)
+        for (size_t i = 0; i < length; i++) {
+            int64_t k = starts[j];
+            uint64_t sum = 0;
+            while (k < starts[j + 1]) {
+                const int64_t stop = starts[j + 1] - k < 32 ? starts[j + 1] : k + 32;
+                wide part = sum;
+                for (; k < stop; k++) part += (wide)w[k] * y[(members ? members[k] : k - starts[j]) * length + i];
+                sum = reduced61(part);
+            }
+            out[j * length + i] = sum;
+        }
 }
 
 FAST int valid61(const uint64_t *x, size_t n) {

@@ -20,6 +20,24 @@ void inverse61(uint64_t *out, const uint64_t *x, size_t n);
 void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows, size_t columns, size_t n);
 void combine61(uint64_t *out, const uint64_t *a, const uint64_t *x, size_t rows, size_t columns, size_t n);
 
+/* out[j][i] = sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
+ * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. */
+void gather32(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
+              const uint32_t *y, size_t rows, size_t length);
+void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
+              size_t rows, size_t length);
+
+/* out[i] = the integer with the residues x[0][i], x[1][i], ... modulo the primes, centred around 0, times scale.
+ * inverses[a * count + b] is 1 / primes[a] modulo primes[b]. At most 16 primes. */
+void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, const uint32_t *x, double *out, size_t n,
+            double scale);
+
+/* The residues of x[i] * 2^f with the bits below the grid 2^grid[i] replaced: round(x / 2^grid) * 2^(grid + f), plus the low
+ * grid + f bits of filler[i] (128 bits, four words, lowest first), minus half of the grid. out is [count][n].
+ * Needs 0 <= grid + f < 126 and |x| * 2^f < 2^125. */
+void encode32(const uint32_t *primes, size_t count, const double *x, const int16_t *grid, const uint32_t *filler, int f,
+              uint32_t *out, size_t n);
+
 /* Whether all elements are below p */
 int valid32(uint32_t p, const uint32_t *x, size_t n);
 int valid61(const uint64_t *x, size_t n);

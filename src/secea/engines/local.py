@@ -1,0 +1,221 @@
+"""A whole federation in one process: every party's state machine, and bytes passed between them as a network would."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from secea.client import Client
+from secea.client import Phase as ClientPhase
+from secea.errors import SERVER, FederationError, ProtocolError, TableError
+from secea.keys import Identity, Roster
+from secea.messages import Buffer, Header
+from secea.params import Params
+from secea.randomness import Entropy
+from secea.server import Phase, Server
+from secea.session import Session
+from secea.table import Table, TableLike, as_table, canonical_names, like
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One message on one leg of its way: from a client to the server, or from the server to a client."""
+
+    round: int
+    """0 in the set-up."""
+    sender: int | str
+    receiver: int | str
+    kind: str
+    size: int
+
+
+class Federation:
+    """All parties of a federation, driven in this process: for tests, simulations, and a single machine.
+
+    >>> fed = Federation(Params(clients=3, dim=2))
+    >>> fed.setup([["a", "b"], ["a"], ["b", "c"]])
+    >>> means = fed.round([{"a": [1.0, 2.0], "b": [0.0, 0.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0], "c": [5.0, 5.0]}])
+    >>> [sorted(m) for m in means]
+    [['a', 'b'], ['a'], ['b', 'c']]
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        retrieval: str = "reciprocal",
+        queries: str = "buckets",
+        *,
+        entropy: Entropy = os.urandom,
+    ) -> None:
+        self.params, self.retrieval, self.queries, self._entropy = params, retrieval, queries, entropy
+        self.traffic: list[Hop] = []
+        """One record for each message and hop."""
+        self.timing: dict[str, dict[int | str, float]] = defaultdict(lambda: defaultdict(float))
+        """CPU seconds by phase and party."""
+        self.faults: list[ProtocolError] = []
+        """What parties refused."""
+        self._identities: dict[int, Identity] = {}
+        self._session: Session | None = None
+        self._clients: dict[int, Client] = {}
+        self._server: Server | None = None
+
+    # ------------------------------------------------------------------------------------------------- the user's
+
+    def setup(self, names: Sequence[Iterable[object]]) -> None:
+        """Keys, union, queries and weights: once, before the first round. One collection of entity names per client.
+
+        Bounds that `Params` leaves open are taken from the names; they are public.
+        """
+        if len(names) != self.params.clients:
+            raise TableError(f"{len(names)} clients have names, Params has clients={self.params.clients}")
+        checked = [canonical_names(own) for own in names]
+        union = {name for own in checked for name in own}
+        self.params = self.params.with_bounds(max_entities=max(map(len, checked)), max_union=len(union))
+        self._identities = {n: Identity.generate(self._entropy) for n in (*range(len(names)), SERVER)}
+        keys = {n: identity.public for n, identity in self._identities.items()}
+        roster = Roster(tuple(keys[n] for n in range(len(names))), keys[SERVER])
+        self._session = Session(self.params, roster, self.retrieval, self.queries)
+        self._server = Server(self._session, self._identities[SERVER], self._entropy)
+        for n, own in enumerate(checked):
+            with self._timed("keys", n):
+                self._clients[n] = Client(self._session, n, self._identities[n], own, self._entropy)
+        while self.server.phase is not Phase.READY:
+            self._exchange(set(self._clients))
+
+    def round(self, tables: Sequence[TableLike | None]) -> list[Any]:
+        """One round: the mean of each client's own entities over all their owners, in the form of its table."""
+        if self._server is None:
+            raise FederationError("call setup(names) before the first round")
+        if len(tables) != self.params.clients:
+            raise TableError(f"{len(tables)} tables were given, the federation has {self.params.clients} clients")
+        given = {n: _client_table(n, t, self.params.dim) for n, t in enumerate(tables) if t is not None}
+        self.server.begin_round()
+        for n, table in given.items():
+            with self._timed("share", n):
+                self._clients[n].contribute(table, self.server.round)
+        while self.server.phase is not Phase.READY:
+            self._exchange(set(given))
+        return [self._result(n, tables[n], given.get(n)) for n in range(self.params.clients)]
+
+    @property
+    def server(self) -> Server:
+        """The server's state machine."""
+        if self._server is None:
+            raise FederationError("call setup(names) first")
+        return self._server
+
+    @property
+    def clients(self) -> dict[int, Client]:
+        """The clients' state machines."""
+        return self._clients
+
+    @property
+    def session(self) -> Session:
+        """What all parties know."""
+        if self._session is None:
+            raise FederationError("call setup(names) first")
+        return self._session
+
+    def restart(self, *numbers: int) -> None:
+        """Save and restore parties (all of them if none is named), as if each had been stopped and started again."""
+        for n in numbers or (*self._clients, SERVER):
+            if n == SERVER:
+                self._server = Server.restore(self.session, self._identities[n], self.server.save(), self._entropy)
+            else:
+                saved = self._clients[n].save()
+                self._clients[n] = Client.restore(self.session, self._identities[n], saved, self._entropy)
+
+    # ----------------------------------------------------------------------------------------------- one exchange
+
+    def _exchange(self, present: set[int]) -> None:
+        """Clients to server, and back."""
+        phase = str(self.server.phase)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            sent = pool.map(lambda n: self._outbox(n, phase), sorted(present))
+            for n, messages in zip(sorted(present), sent, strict=True):
+                with self._timed(phase, "server"):
+                    for message in messages:
+                        self._record(n, "server", message)
+                        self._deliver(self.server.receive, n, message)
+            with self._timed(phase, "server"):
+                self.server.close()
+                inboxes: dict[int, list[bytes]] = defaultdict(list)
+                for n, message in self.server.outbox():
+                    self._record("server", n, message)
+                    inboxes[n].append(message)
+            list(pool.map(lambda n: self._inbox(n, inboxes[n], phase), sorted(present)))
+
+    def _outbox(self, n: int, phase: str) -> list[Buffer]:
+        with self._timed(phase, n):
+            return list(self._clients[n].outbox())
+
+    def _inbox(self, n: int, messages: list[bytes], phase: str) -> None:
+        with self._timed(phase, n):
+            for message in messages:
+                self._deliver(self._clients[n].receive, message)
+
+    def _deliver(self, receive: Any, *args: Any) -> None:
+        try:
+            receive(*args)
+        except ProtocolError as fault:
+            self.faults.append(fault)
+            raise
+
+    def _record(self, sender: int | str, receiver: int | str, message: Buffer) -> None:
+        header = Header.parse(message, SERVER)
+        self.traffic.append(Hop(self.server.round, sender, receiver, header.kind.name.lower(), len(message)))
+
+    def _timed(self, phase: str, who: int | str) -> _Timer:
+        return _Timer(self.timing[phase], who)
+
+    def _result(self, n: int, source: TableLike | None, table: Table | None) -> Any:
+        client = self._clients[n]
+        if source is None or table is None or client.means is None or client.phase is not ClientPhase.READY:
+            return None
+        place = {name: i for i, name in enumerate(client.names)}
+        return like(source, table, client.means[[place[name] for name in table.names]])
+
+
+class _Timer:
+    """Adds a thread's CPU time to a record."""
+
+    def __init__(self, record: dict[int | str, float], who: int | str) -> None:
+        self._record, self._who = record, who
+
+    def __enter__(self) -> None:
+        self._start = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self._record[self._who] += time.thread_time() - self._start
+
+
+def _client_table(n: int, source: TableLike, dim: int) -> Table:
+    try:
+        return as_table(source, dim)
+    except TableError as error:
+        raise type(error)(f"client {n}: {error}") from None
+
+
+def aggregate(
+    tables: Sequence[TableLike], *, retrieval: str = "reciprocal", queries: str = "buckets", **params: Any
+) -> list[Any]:
+    """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
+
+    Keywords are those of `Params`; clients, dim and the bounds come from the tables.
+    """
+    shaped = [_client_table(n, t, params.get("dim")) if len(t) or "dim" in params else None for n, t in enumerate(tables)]
+    widths = {n: t.dim for n, t in enumerate(shaped) if t is not None and len(t)}
+    if len(set(widths.values())) > 1:
+        (a, one), (b, other) = list(widths.items())[0], next(x for x in widths.items() if x[1] != next(iter(widths.values())))
+        raise TableError(f"client {a} has embeddings of length {one}, client {b} of length {other}")
+    settings = {"clients": len(tables), "dim": next(iter(widths.values()), 1)} | params
+    fed = Federation(Params(**settings), retrieval, queries)
+    fed.setup([t.keys() for t in tables])
+    return fed.round(tables)
+
+

@@ -1,0 +1,88 @@
+"""The two ways to retrieve a mean: with Paillier (the paper's) and by shared reciprocals (the default). One interface.
+
+A `Retrieval` is public knowledge: the field, the sizes, and three small workers that go through an exchange chunk by chunk:
+the `Answerer` of client v, the `Masker` of the server, the `Reader` of client n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.field import Residues, Ring
+from secea.table import Name
+
+if TYPE_CHECKING:
+    from secea.endpoint import Endpoint, Stage
+    from secea.lagrange import Code
+
+Floats64 = NDArray[np.float64]
+
+
+class Answerer(Protocol):
+    """Client v: hides its answers to client n's queries from everyone but the purpose they serve."""
+
+    def cover(self, chunk: int, answers: Residues) -> bytes | memoryview:
+        """One chunk of answers [P, rows, L], as the server gets it."""
+        ...
+
+
+class Masker(Protocol):
+    """The server: turns the answers of several clients into what client n gets."""
+
+    def mask(self, chunk: int, answers: Mapping[int, bytes], rows: int) -> bytes | memoryview:
+        """One chunk, from the answers of at least `need` clients."""
+        ...
+
+
+class Reader(Protocol):
+    """Client n: reads its means out of what the server sends."""
+
+    def read(self, chunk: int, answering: Sequence[int], body: memoryview, rows: int) -> Floats64:
+        """One chunk as rows of K*L numbers: the mean and the padding; NaN in rows that make no sense."""
+        ...
+
+
+class Retrieval(Protocol):
+    """What the two forms have in common."""
+
+    name: str
+    ring: Ring
+    code: Code
+    block_length: int
+    """L: elements of a share per row."""
+    weighted: bool
+    """Whether queries are weighted by shared reciprocals (indicators, openings and re-sharing take place)."""
+    paillier_bytes: int
+    """The bytes of the Paillier key in a hello, or 0."""
+    answer_row_bytes: int
+    """The bytes of one answer."""
+    tolerance: float
+    """What must be zero may differ from it by this much."""
+
+    def mean_row_bytes(self, answering: int) -> int:
+        """The bytes of one result, from so many answers."""
+        ...
+
+    def rows(self, matrix: NDArray[np.floating[Any]], names: Sequence[Name], key: bytes) -> Residues:
+        """Client n: its embeddings as rows [P, own, K*L] to be shared."""
+        ...
+
+    def check_answer(self, wire: Endpoint, n: int, payload: bytes | bytearray) -> None:
+        """The server: refuse, with a `ValueError`, what cannot be an answer to client n."""
+        ...
+
+    def answerer(self, wire: Endpoint, stage: Stage, n: int) -> Answerer:
+        """Client v's worker for one client's queries."""
+        ...
+
+    def masker(self, wire: Endpoint, stage: Stage, n: int) -> Masker:
+        """The server's worker for one client's results."""
+        ...
+
+    def reader(self, wire: Endpoint, stage: Stage, contributors: Sequence[int], secret: bytes) -> Reader:
+        """Client n's worker; `stage` is that of its own answers, `secret` its Paillier key."""
+        ...

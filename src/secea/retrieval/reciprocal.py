@@ -1,0 +1,196 @@
+"""Retrieval by shared reciprocals: no homomorphic encryption, and the count stays hidden (section 7b).
+
+Once for each set of contributors the clients turn shares of the counts into shares of C/count, C = lcm(1..N), and weight
+the queries with them. A round's answer is then a share of C * mean, an integer whatever the count is; the server interpolates
+it under pads that only the clients know, and adds noise that drowns the grid on which it lies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea import grid
+from secea.errors import ParamsError
+from secea.field import PRIMES32, Residues, Ring
+from secea.keys import expand
+from secea.lagrange import Code
+from secea.params import Params
+from secea.randomness import KeyStream, Source
+from secea.sharing import block_length
+from secea.table import Name
+
+if TYPE_CHECKING:
+    from secea.endpoint import Endpoint, Stage
+    from secea.retrieval import Floats64
+
+MOST_BITS = 124  # of an encoded input: the kernels work on 128-bit integers
+
+
+class Reciprocal:
+    """The public side of the form for one set of parameters; `queries` is the number that each client sends."""
+
+    name = "reciprocal"
+    weighted = True
+    paillier_bytes = 0
+
+    def __init__(self, params: Params, queries: int) -> None:
+        self.params, self.queries = params, queries
+        self.block_length = block_length(params, params.dim)
+        seen = params.T * queries * params.K * self.block_length * params.rounds
+        self.sigma_prime = params.sigma + math.ceil(math.log2(seen))
+        # The noise is uniform over 2^noise_bits >= C * 2^sigma' integers, and stays within half the resolution.
+        self.noise_bits = (params.C - 1).bit_length() + self.sigma_prime
+        self.f = math.ceil(self.noise_bits - math.log2(params.C) - math.log2(params.resolution))
+        top = math.ceil(math.ldexp(params.max_abs, self.f)) * 65 // 64 + 1  # room for the fill below the grid
+        if top.bit_length() > MOST_BITS:
+            raise ParamsError(
+                f"precision {params.precision} and sigma {params.sigma} need {top.bit_length()} bits per input,"
+                f" {MOST_BITS} is the most; lower one of them by {top.bit_length() - MOST_BITS}"
+            )
+        self.ring = fewest_primes(2 * (params.C * top + (1 << self.noise_bits)))
+        self.code = Code(params, self.ring)
+        self.answer_row_bytes = self.block_length * self.ring.element_bytes
+        self.tolerance = params.resolution
+
+    def mean_row_bytes(self, answering: int) -> int:
+        """K blocks, however many answered."""
+        return self.params.K * self.answer_row_bytes
+
+    def rows(self, matrix: NDArray[np.floating[Any]], names: Sequence[Name], key: bytes) -> Residues:
+        """Client n: fixed point with the bits below the input's own grid filled, padded to K*L."""
+        encoded = grid.encode(self.ring, matrix, names, key, self.f, self.params)
+        rows = self.ring.zeros(len(matrix), self.params.K * self.block_length)
+        rows[:, :, : self.params.dim] = encoded
+        return rows
+
+    def check_answer(self, wire: Endpoint, n: int, payload: bytes | bytearray) -> None:
+        """Every element is below its prime."""
+        self.ring.from_bytes(payload, len(payload) // self.ring.element_bytes)
+
+    def answerer(self, wire: Endpoint, stage: Stage, n: int) -> _Padder:
+        """Client v: the pad that it shares with client n."""
+        return _Padder(self.ring, pad(wire, stage, n))
+
+    def masker(self, wire: Endpoint, stage: Stage, n: int) -> _Drowner:
+        """The server: noise for client n."""
+        return _Drowner(self, KeyStream(expand(stage.seed, "noise", b"%d" % n)))
+
+    def reader(self, wire: Endpoint, stage: Stage, contributors: Sequence[int], secret: bytes) -> _Unpadder:
+        """Client n: the pads that it shares with everyone who may have answered."""
+        return _Unpadder(self, {v: pad(wire, stage, v) for v in contributors})
+
+
+def fewest_primes(bound: int) -> Ring:
+    """The ring of the fewest primes just under 2^32 whose product exceeds the bound."""
+    for count in range(1, len(PRIMES32) + 1):
+        if math.prod(PRIMES32[:count]) > bound:
+            return Ring(PRIMES32[:count])
+    raise ParamsError(f"the parameters need {bound.bit_length()} bits; {len(PRIMES32)} primes of 32 bits are the most")
+
+
+def pad(wire: Endpoint, stage: Stage, peer: int) -> KeyStream:
+    """The pad between this client and a peer for the answers of one round, the same at both ends.
+
+    The context is bound to every contributor's salt, so it never repeats, and with it the pad. The pad of one's own answer
+    comes from the stage's seed.
+    """
+    if peer == wire.number:
+        return KeyStream(expand(stage.seed, "pad", stage.context))
+    return wire.channels[peer].stream("pad", stage.context)
+
+
+# --------------------------------------------------------------------------------------------- weights (steps 1 to 3)
+
+
+def open_masked(code: Code, counts: Residues, rho: Residues, zeta: Source, v: int) -> Residues:
+    """Client v: rho * [count] + zeta(alpha_v), for each query (step 1)."""
+    ring, free = code.ring, code.need - code.K
+    values = zeta.elements(ring, free, *counts.shape[1:])
+    points = code.data_points + code.alpha[:free]
+    at = code.matrix(points, code.at([v]))[:, :, code.K :]  # zeta is 0 at beta_1..beta_K
+    hidden = ring.combine(np.ascontiguousarray(at), values)[:, 0]
+    return ring.add(ring.multiply(rho, counts), hidden)
+
+
+def reciprocals(code: Code, clients: Sequence[int], opened: Residues, C: int) -> Residues:
+    """The server: t = C / o from the values [P, clients, ...] of at least `need` clients; 0 where o is 0 (step 2)."""
+    ring = code.ring
+    known = code.at(clients[: code.need])
+    o = ring.combine(code.matrix(known, code.beta[:1]), np.ascontiguousarray(opened[:, : code.need]))[:, 0]
+    numerators = np.broadcast_to(ring.constant(C).reshape((-1,) + (1,) * (o.ndim - 1)), o.shape)
+    return ring.multiply(np.ascontiguousarray(numerators), ring.inverse(o))
+
+
+def same_at_every_block(code: Code, values: Residues) -> Residues:
+    """Data [P, K, ...] with the same values at beta_1..beta_K."""
+    return np.ascontiguousarray(np.broadcast_to(values[:, None], (values.shape[0], code.K, *values.shape[1:])))
+
+
+def to_reshare(code: Code, clients: Sequence[int], v: int, product: Residues) -> Residues:
+    """Client v: lambda_{k,v} * product at beta_k, to be shared: the degree comes down from 2(K+T-1) to K+T-1 (step 3)."""
+    lambdas = code.matrix(code.at(clients), code.data_points)  # [P, K, clients]
+    column = np.ascontiguousarray(lambdas[:, :, list(clients).index(v)][:, :, None])
+    return code.ring.combine(column, product[:, None])
+
+
+# ----------------------------------------------------------------------------------------------- rounds (steps 4 to 6)
+
+
+class _Padder:
+    def __init__(self, ring: Ring, stream: KeyStream) -> None:
+        self._ring, self._stream = ring, stream
+
+    def cover(self, chunk: int, answers: Residues) -> memoryview:
+        """A_v + s_v (step 4)."""
+        pads = self._stream.lane(chunk).elements(self._ring, *answers.shape[1:])
+        return self._ring.to_bytes(self._ring.add_into(pads, answers))
+
+
+class _Drowner:
+    def __init__(self, form: Reciprocal, stream: KeyStream) -> None:
+        self._form, self._stream = form, stream
+
+    def mask(self, chunk: int, answers: Mapping[int, bytes], rows: int) -> memoryview:
+        """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers (step 5)."""
+        form, code, ring = self._form, self._form.code, self._form.ring
+        clients = sorted(answers)[: code.need]
+        values = np.stack([ring.from_bytes(answers[v], rows, form.block_length) for v in clients], axis=1)
+        blocks = code.decode(clients, values, degree=code.need - 1)
+        return ring.to_bytes(ring.add_into(blocks, self._noise(chunk, *blocks.shape[1:])))
+
+    def _noise(self, chunk: int, *shape: int) -> Residues:
+        """Uniform integers of noise_bits bits, as residues: words of 32 bits, weighted by powers of 2^32."""
+        ring, bits = self._form.ring, self._form.noise_bits
+        count = -(-bits // 32)
+        words = np.frombuffer(self._stream.lane(chunk).bytes(4 * count * math.prod(shape)), "<u4").astype(np.uint32)
+        words = words.reshape(count, *shape)
+        words[-1] >>= np.uint32(32 * count - bits)
+        powers = ring.constant([[1 << 32 * i for i in range(count)]])
+        return ring.combine_words(powers, words)[:, 0]
+
+
+class _Unpadder:
+    def __init__(self, form: Reciprocal, pads: dict[int, KeyStream]) -> None:
+        self._form, self._pads = form, pads
+        params = form.params
+        self._scale = math.ldexp(1.0, -form.f) / params.C
+        self._middle = form.ring.constant((1 << form.noise_bits) // 2)
+
+    def read(self, chunk: int, answering: Sequence[int], body: memoryview, rows: int) -> Floats64:
+        """Subtract the pads' part, join the primes, take off the noise's mean, divide by C * 2^f (step 6)."""
+        form, code, ring = self._form, self._form.code, self._form.ring
+        K, L = code.K, form.block_length
+        blocks = ring.from_bytes(body, K, rows, L).copy()
+        clients = sorted(answering)[: code.need]
+        pads = np.stack([self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients], axis=1)
+        ring.subtract_into(blocks, code.decode(clients, pads, degree=code.need - 1))
+        middle = np.broadcast_to(self._middle.reshape(-1, 1, 1, 1), blocks.shape)
+        ring.subtract_into(blocks, np.ascontiguousarray(middle))
+        return ring.join(blocks, self._scale).transpose(1, 0, 2).reshape(rows, K * L)
+
+

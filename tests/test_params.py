@@ -1,0 +1,167 @@
+"""Laws of the parameters: everything is checked when they are built, and everything else follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, asdict, fields, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secea.errors import ParamsError, SecEAError
+from secea.params import MAX_PRECISION, Params
+from strategies import federations
+
+law = settings(deadline=None, max_examples=100)
+federation = federations(most=60)
+
+
+@law
+@given(federation)
+def test_the_answers_needed_survive_the_drop_outs_and_no_more_blocks_would_fit(params: Params) -> None:
+    left = params.N - params.dropouts
+    assert params.K >= 1
+    assert params.need == 2 * (params.K + params.T) - 1 <= left
+    assert left < 2 * (params.K + 1 + params.T) - 1
+
+
+@law
+@given(federation)
+def test_without_drop_outs_k_is_the_papers(params: Params) -> None:
+    assert replace(params, dropouts=0).K == (params.N + 1) // 2 - params.T  # eq. (4)
+
+
+@law
+@given(federation)
+def test_all_points_differ_and_each_has_its_owner(params: Params) -> None:
+    assert (len(params.beta), len(params.alpha)) == (params.K + params.T, params.N)
+    assert len({*params.beta, *params.alpha, 0}) == params.K + params.T + params.N + 1
+
+
+def test_the_papers_example_has_the_papers_points() -> None:
+    assert (Params(3, 1).beta, Params(3, 1).alpha) == ((1, 2), (3, 4, 5))
+
+
+@law
+@given(federation)
+def test_the_smallest_set_of_contributors_leaves_two_beside_the_colluders(params: Params) -> None:
+    assert params.fewest_contributors - params.T == 2
+    assert params.fewest_contributors <= params.N
+
+
+@law
+@given(st.floats(2.0**-64, 2.0**64), st.integers(1, MAX_PRECISION))
+def test_one_fixed_point_step_is_within_the_resolution_and_a_value_fits_a_float(max_abs: float, precision: int) -> None:
+    params = Params(3, 1, max_abs=max_abs, precision=precision)
+    step = Fraction(2) ** -params.fraction_bits
+    assert Fraction(params.resolution) == Fraction(max_abs) / 2**precision
+    assert step <= params.resolution < 2 * step
+    assert Fraction(max_abs) / step <= 2**53
+
+
+@law
+@given(federation)
+def test_c_is_the_least_multiple_of_every_count(params: Params) -> None:
+    primes = [p for p in range(2, params.N + 1) if all(p % d for d in range(2, p))]
+    assert all(params.C % count == 0 for count in range(1, params.N + 1))
+    assert all((params.C // p) % count for p in primes for count in [max(p**k for k in range(7) if p**k <= params.N)])
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("clients", {"clients": 2}),
+    ("clients", {"clients": 3.0}),
+    ("clients", {"clients": True}),
+    ("clients", {"clients": 1025}),
+    ("collusion", {"collusion": 0}),
+    ("collusion", {"collusion": 3}),
+    ("dropouts", {"dropouts": -1}),
+    ("dropouts", {"dropouts": 4}),
+    ("dim", {"dim": 0}),
+    ("dim", {"dim": "4"}),
+    ("precision", {"precision": 0}),
+    ("precision", {"precision": MAX_PRECISION + 1}),
+    ("sigma", {"sigma": 0}),
+    ("rounds", {"rounds": 0}),
+    ("max_abs", {"max_abs": 0}),
+    ("max_abs", {"max_abs": -1.0}),
+    ("max_abs", {"max_abs": float("nan")}),
+    ("max_abs", {"max_abs": float("inf")}),
+    ("max_abs", {"max_abs": "wide"}),
+    ("max_abs", {"max_abs": None}),
+    ("max_abs", {"max_abs": 10**400}),
+    ("key_bits", {"key_bits": 1024}),
+    ("key_bits", {"key_bits": 3000}),
+    ("max_entities", {"max_entities": 0}),
+    ("max_union", {"max_union": 2**31}),
+    ("max_union", {"max_entities": 10, "max_union": 9}),
+    ("max_union", {"max_entities": 10, "max_union": 61}),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), REFUSED, ids=lambda x: str(x)[:40])
+def test_a_parameter_that_cannot_work_is_refused_by_name(name: str, wrong: dict[str, Any]) -> None:
+    good: dict[str, Any] = {"clients": 6, "dim": 4, "collusion": 1}
+    assert Params(**good).N == 6
+    with pytest.raises(ParamsError, match=f"^{name} ") as refusal:
+        Params(**(good | wrong))
+    assert isinstance(refusal.value, SecEAError)
+    assert isinstance(refusal.value, ValueError)
+
+
+@law
+@given(st.integers(3, 40), st.integers(-2, 45), st.integers(-2, 45))
+def test_parameters_are_accepted_exactly_where_a_block_fits(clients: int, collusion: int, dropouts: int) -> None:
+    legal = 1 <= collusion <= (clients + 1) // 2 - 1 and dropouts >= 0 and clients - dropouts >= 2 * collusion + 1
+    if legal:
+        assert Params(clients, 1, collusion=collusion, dropouts=dropouts).K >= 1
+    else:
+        with pytest.raises(ParamsError):
+            Params(clients, 1, collusion=collusion, dropouts=dropouts)
+
+
+def test_small_keys_are_allowed_only_by_their_insecure_name() -> None:
+    assert Params(3, 1, key_bits=512, insecure_small_keys=True).key_bits == 512
+    with pytest.raises(ParamsError, match="insecure_small_keys=True"):
+        Params(3, 1, key_bits=512)
+
+
+CHANGES: dict[str, Any] = {
+    "clients": 8, "dim": 5, "collusion": 3, "dropouts": 1, "max_abs": 64.5, "precision": 23, "sigma": 41, "rounds": 2,
+    "key_bits": 2048, "max_entities": 11, "max_union": 31, "insecure_small_keys": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Params)])
+def test_the_canonical_text_changes_with_each_field(name: str) -> None:
+    params = Params(7, 4, collusion=2, max_entities=10, max_union=30)
+    changed = replace(params, **{name: CHANGES[name]})
+    assert changed.canonical() != params.canonical()
+    assert Params(**asdict(params)).canonical() == params.canonical()
+
+
+def test_numbers_of_other_types_give_the_same_canonical_text() -> None:
+    numbers: dict[str, Any] = {"clients": np.int64(7), "dim": np.uint8(4), "max_abs": 64, "max_union": np.int32(9)}
+    assert Params(**numbers).canonical() == Params(7, 4, max_abs=64.0, max_union=9).canonical()
+
+
+@law
+@given(st.integers(0, 20), st.integers(0, 60), st.sampled_from((None, 7)), st.sampled_from((None, 20)))
+def test_filling_in_bounds_keeps_those_that_are_set(entities: int, union: int, e: int | None, u: int | None) -> None:
+    params = Params(3, 1, max_entities=e, max_union=u)
+    wanted = (e or max(1, entities), u or max(1, union))
+    assert params.bounded == (e is not None and u is not None)
+    if wanted[0] <= wanted[1] <= 3 * wanted[0]:
+        filled = params.with_bounds(max_entities=entities, max_union=union)
+        assert (filled.max_entities, filled.max_union, filled.bounded) == (*wanted, True)
+    else:
+        with pytest.raises(ParamsError, match="max_union must be"):
+            params.with_bounds(max_entities=entities, max_union=union)
+
+
+def test_parameters_do_not_change() -> None:
+    params = Params(3, 1)
+    with pytest.raises(FrozenInstanceError):
+        params.clients = 4  # type: ignore[misc]
