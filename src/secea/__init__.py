@@ -17,6 +17,7 @@ from secea.errors import (
 )
 from secea.keys import Identity, Roster
 from secea.params import Params
+from secea.plan import Plan, plan
 from secea.server import Server
 from secea.session import Session
 from secea.table import Table
@@ -30,6 +31,7 @@ __all__ = [
     "Identity",
     "Params",
     "ParamsError",
+    "Plan",
     "ProtocolError",
     "Roster",
     "SecEAError",
@@ -39,4 +41,5 @@ __all__ = [
     "Table",
     "TableError",
     "aggregate",
+    "plan",
 ]

@@ -28,7 +28,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import fixedpoint, snapshot, union
+from secea import fixedpoint, grid, snapshot, union
 from secea.buckets import EMPTY, Queries, place
 from secea.endpoint import Endpoint, Opened, Stage, unknown_sender
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, TableError, party
@@ -106,6 +106,7 @@ class Client:
         self.failure = ""
         self._reader: Reader | None = None
         self._shape: Queries | None = None
+        self._entities: NDArray[np.uint64] | None = None
 
     def __repr__(self) -> str:
         return f"Client({self.number}, {self.phase}, epoch {self.epoch}, round {self.round})"
@@ -146,7 +147,9 @@ class Client:
         place_of = {name: i for i, name in enumerate(given.names)}
         order = np.array([place_of[name] for name in self.names], np.int64)
         key = expand(self.wire.identity.secret, "fill")
-        self.values = self.session.form.rows(given.matrix[order], self.names, key)
+        if self._entities is None:
+            self._entities = grid.entities(self.names, key)
+        self.values = self.session.form.rows(given.matrix[order], self._entities, key)
         self.round, self.means, self.sums, self.failure = number, None, None, ""
         self._send(Phase.SHARE, Kind.SHARE)
 
@@ -376,7 +379,7 @@ class Client:
         self.tags, self.rows = tags, rows[order].astype(np.int64)
         self.names = tuple(self.names[i] for i in order)
         self.context = self.query_context = union_context(self.context, tags)
-        self._shape = None
+        self._shape = self._entities = None
         self._begin_query()
 
     def _begin_query(self) -> None:
@@ -700,5 +703,5 @@ class Client:
             setattr(self, name, plain[name])
         self.phase, self.missing = Phase(plain["phase"]), set(plain["missing"])
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
-        self._reader = self._shape = None
+        self._reader = self._shape = self._entities = None
         return self

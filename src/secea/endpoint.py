@@ -56,7 +56,7 @@ class Opened:
     """A message that was opened and not yet taken: `Endpoint.take` makes it count."""
 
     header: Header
-    payload: bytearray = field(repr=False)
+    payload: memoryview = field(repr=False)
     stream: Opener = field(repr=False)
 
 

@@ -30,54 +30,59 @@ ENOUGH_DISTINCT: Final = 32
 """A coarser grid than the dtype's is inferred from so many values, or so many distinct ones: few say nothing."""
 
 
-def significant_bits(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, int | None]:
+def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, int | None]:
     """How the values were rounded: significant bits below the leading one, and the exponent of a common step if any."""
     finest = 23 if dtype == np.float32 else 52
-    values = np.abs(matrix[matrix != 0])
-    if values.size < ENOUGH_VALUES and np.unique(values).size < ENOUGH_DISTINCT:
+    if matrix.size < ENOUGH_VALUES and np.unique(np.abs(matrix)).size < ENOUGH_DISTINCT:
         return finest, None
-    mantissa, exponent = np.frexp(values)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    zeros = np.bitwise_count((whole & -whole) - 1).astype(np.int64)  # trailing zero bits
-    used = int((52 - zeros).max())
-    step = int((exponent - 53 + zeros).min())
-    return max(COARSEST_BITS, min(finest, used)), step
+    used, step = ffi.new("int *"), ffi.new("int *")
+    lib.significance(ffi.from_buffer("double[]", matrix), matrix.size, used, step)
+    return max(COARSEST_BITS, min(finest, used[0])), step[0]
 
 
-def exponents(matrix: NDArray[np.float64], dtype: np.dtype[Any], params: Params) -> NDArray[np.int16]:
-    """The exponent of each value's own grid; at least that of 1/8 of the resolution, at most that of max_abs/64."""
-    bits, step = significant_bits(matrix, dtype)
-    finest = math.floor(math.log2(params.resolution / FINEST_SHARE))
-    coarsest = math.floor(math.log2(params.max_abs)) - 6
-    _, exponent = np.frexp(matrix)
-    own = np.where(matrix != 0, exponent - 1 - bits, finest)
-    return np.clip(own if step is None else np.maximum(own, step), finest, max(finest, coarsest)).astype(np.int16)
+def entities(names: Sequence[Name], key: bytes) -> NDArray[np.uint64]:
+    """A keyed hash of each name, for `filler`."""
+    hashed = b"".join(hashlib.blake2b(name_bytes(name), digest_size=8, key=key).digest() for name in names)
+    return np.frombuffer(hashed, "<u8").astype(np.uint64)
 
 
-def filler(matrix: NDArray[np.float64], names: Sequence[Name], key: bytes) -> NDArray[np.uint32]:
+def filler(matrix: NDArray[np.float64], entity: NDArray[np.uint64], key: bytes) -> NDArray[np.uint32]:
     """128 bits for each coordinate: AES-256, keyed, of (entity, coordinate, value). Four words each."""
     rows, dim = matrix.shape
-    hashed = b"".join(hashlib.blake2b(name_bytes(name), digest_size=8, key=key).digest() for name in names)
     blocks = np.empty((rows, dim, 2), "<u8")
-    entity = np.frombuffer(hashed, "<u8").reshape(rows, 1)
     with np.errstate(over="ignore"):
-        blocks[:, :, 0] = entity + np.arange(dim, dtype=np.uint64)
+        np.add(entity[:, None], np.arange(dim, dtype=np.uint64), out=blocks[:, :, 0])
     blocks[:, :, 1] = matrix.view(np.uint64)
     cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305 - one block each: a keyed function
-    return np.frombuffer(cipher.update(blocks.tobytes()), "<u4").astype(np.uint32, copy=False)
+    out = np.empty(blocks.nbytes + 16, np.uint8)
+    size = cipher.update_into(blocks.data.cast("B"), out.data)
+    return out[:size].view("<u4").astype(np.uint32, copy=False)
+
+
+ROWS_AT_ONCE: Final = 1 << 16
+"""Coordinates that are encoded together: what they need stays in the cache."""
 
 
 def encode(
-    ring: Ring, matrix: NDArray[np.floating[Any]], names: Sequence[Name], key: bytes, f: int, params: Params
+    ring: Ring, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes, f: int, params: Params
 ) -> Residues:
     """x * 2^f with the bits below the grid filled, modulo each prime: [P, rows, dim]."""
+    rows, dim = matrix.shape
     exact = np.ascontiguousarray(matrix, np.float64)
-    low = np.ascontiguousarray(exponents(exact, matrix.dtype, params))
-    out = ring.empty(*exact.shape)
+    used, step = grid_of(exact, matrix.dtype)
+    finest = math.floor(math.log2(params.resolution / FINEST_SHARE))
+    coarsest = max(finest, math.floor(math.log2(params.max_abs)) - 6)
+    finest = finest if step is None else min(max(finest, step), coarsest)
+    out = ring.empty(rows, dim)
     primes = np.array(ring.primes, np.uint32)
-    lib.encode32(
-        ffi.from_buffer("uint32_t[]", primes), ring.size, ffi.from_buffer("double[]", exact),
-        ffi.from_buffer("int16_t[]", low), ffi.from_buffer("uint32_t[]", filler(exact, names, key)), f,
-        ffi.from_buffer("uint32_t[]", out), exact.size,
-    )  # fmt: skip
+    some = max(1, ROWS_AT_ONCE // max(1, dim))
+    for start in range(0, rows, some):
+        part = exact[start : start + some]
+        fill, residues = filler(part, entity[start : start + some], key), ring.empty(*part.shape)
+        lib.encode32(
+            ffi.from_buffer("uint32_t[]", primes), ring.size, ffi.from_buffer("double[]", part),
+            ffi.from_buffer("uint32_t[]", fill), part.size, f, used, finest, coarsest,
+            ffi.from_buffer("uint32_t[]", residues),
+        )  # fmt: skip
+        out[:, start : start + some] = residues
     return out

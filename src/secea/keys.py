@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ParamsError, ProtocolError, party
-from secea.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Header
+from secea.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Buffer, Header
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 
 KEY_BYTES = 32
@@ -210,12 +211,12 @@ class Sealer:
     def __init__(self, key: bytes, header: Header) -> None:
         self._aead, self.header = AESGCM(key), header
 
-    def seal(self, chunk: int, payload: bytes | bytearray | memoryview) -> bytearray:
+    def seal(self, chunk: int, payload: Buffer) -> memoryview:
         """The chunk as it travels: header, ciphertext, tag."""
         head = self.header.at(chunk).pack()
-        message = bytearray(HEADER_BYTES + len(payload) + TAG_BYTES)
+        message = buffer(HEADER_BYTES + len(payload) + TAG_BYTES)
         message[:HEADER_BYTES] = head
-        self._aead.encrypt_into(_nonce(chunk), payload, head, memoryview(message)[HEADER_BYTES:])
+        self._aead.encrypt_into(_nonce(chunk), payload, head, message[HEADER_BYTES:])
         return message
 
 
@@ -225,10 +226,10 @@ class Opener:
     def __init__(self, key: bytes, header: Header) -> None:
         self._aead, self.label, self.next = AESGCM(key), header.label(), 0
 
-    def open(self, header: Header, message: bytes | bytearray | memoryview) -> bytearray:
+    def open(self, header: Header, message: Buffer) -> memoryview:
         """The payload of the next chunk; or a `ProtocolError`, and the counter stays."""
         view = memoryview(message)
-        payload = bytearray(max(0, len(view) - HEADER_BYTES - TAG_BYTES))
+        payload = buffer(max(0, len(view) - HEADER_BYTES - TAG_BYTES))
         try:
             self._aead.decrypt_into(_nonce(header.chunk), view[HEADER_BYTES:], view[:HEADER_BYTES], payload)
         except (InvalidTag, ValueError):
@@ -239,6 +240,11 @@ class Opener:
 def unauthentic(sender: int, fault: str) -> ProtocolError:
     """The error for what nobody's key vouches for: the relay may have done it, unless it is the server's own message."""
     return FaultyPeer(SERVER, fault) if sender == SERVER else FaultyPeerOrRelay(sender, fault)
+
+
+def buffer(size: int) -> memoryview:
+    """Writable bytes, not set to anything."""
+    return np.empty(size, np.uint8).data
 
 
 def _nonce(chunk: int) -> bytes:

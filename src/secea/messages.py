@@ -210,5 +210,10 @@ class Announcement:
         return cls(step, members)
 
 
+def announcement_bytes(members: int) -> int:
+    """The bytes of an announcement."""
+    return 1 + members * _MEMBER.size
+
+
 assert HEADER_BYTES == 64
 assert SERVER not in range(ALL)

@@ -4,6 +4,10 @@ says who takes part.
 `receive` takes one chunk from a client: it is right and counts, or a `ProtocolError` names who is at fault and nothing has
 changed. `close` ends a stage: whoever has not sent all of it by then is left out. `outbox` gives what is to be delivered.
 
+Messages between clients are kept until the stage is closed and it is known whose count. With `early`, the server announces
+its members as soon as all of them have begun to send, and passes everything on at once (`drain`): memory stays small, and
+whoever is lost on the way costs another attempt.
+
     phase       collects             then sends
     GREETING    hello                the members, and their hellos
     SECRET      part of the secret   whose parts count, and the parts
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -35,7 +40,6 @@ from secea.messages import (
     ALL,
     HEADER_BYTES,
     NO_CONTEXT,
-    SALT_BYTES,
     TAG_BYTES,
     Announcement,
     Buffer,
@@ -71,8 +75,10 @@ class Phase(StrEnum):
 class Server:
     """The server of a session."""
 
-    def __init__(self, session: Session, identity: Identity, entropy: Entropy = os.urandom) -> None:
-        self.session = session
+    def __init__(
+        self, session: Session, identity: Identity, entropy: Entropy = os.urandom, *, early: bool = False
+    ) -> None:
+        self.session, self.early = session, early
         self.wire = Endpoint(session, SERVER, identity, entropy)
         self.phase = Phase.GREETING
         self.epoch = self.attempt = self.weights = self.round = 0
@@ -85,15 +91,18 @@ class Server:
         self.introduced: set[tuple[int, int]] = set()  # (v, n): client n has the hello of v
         self.total: Residues | None = None
         self.tags: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self.held: dict[int, dict[tuple[int, int], list[bytes]]] = {}  # sender: (kind, receiver): chunks
+        self.salts: dict[int, bytes] = {}  # of what each client sends to others in this stage
+        self.progress: dict[tuple[int, int, int], int] = {}  # (kind, sender, receiver): chunks that came
+        self.held: dict[int, dict[int, list[Buffer]]] = {}  # receiver: sender: chunks
+        self.announced: tuple[int, ...] | None = None  # whose messages are passed on
         self.openings: dict[int, Residues] = {}
-        self.answers: dict[int, dict[int, bytes]] = {}  # chunk: client: payload
+        self.answers: dict[int, dict[int, Buffer]] = {}  # chunk: client: payload
         self.masked = 0  # chunks of answers that were turned into means
         self.mean_stage: Stage | None = None
         self.finished: dict[int, bytes] = {}  # who has sent everything, with its salt
         self.unplaced: set[int] = set()
-        self.queue: dict[int, list[bytes]] = {}  # to be delivered now
-        self.made: dict[int, list[bytes]] = {}  # means that are ready before their stage is closed
+        self.queue: dict[int, list[Buffer]] = {}  # to be delivered now
+        self.made: dict[int, list[Buffer]] = {}  # means, until their stage is closed
         self._masker: tuple[int, Masker, Sealer] | None = None
 
     def __repr__(self) -> str:
@@ -175,26 +184,32 @@ class Server:
         size = HEADER_BYTES + layout.payload_bytes(header.chunk) + TAG_BYTES
         if header.chunks != layout.chunks or len(message) != size:
             raise FaultyPeer(sender, f"{header.title} has {len(message)} bytes instead of {size}")
-        held = self.held.setdefault(sender, {})
-        before = held.get((header.kind, receiver), ())
-        if header.chunk != len(before):
-            raise FaultyPeer(sender, f"{header.title} came twice or out of order; chunk {len(before) + 1} is due")
-        salt = next((chunks[0][HEADER_BYTES - SALT_BYTES : HEADER_BYTES] for chunks in held.values()), header.salt)
-        if header.salt != salt:
+        place = (int(header.kind), sender, receiver)
+        seen = self.progress.get(place, 0)
+        if header.chunk != seen:
+            raise FaultyPeer(sender, f"{header.title} came twice or out of order; chunk {seen + 1} is due")
+        if header.salt != self.salts.setdefault(sender, header.salt):
             raise FaultyPeer(sender, f"{header.title} belongs to another try than what it sent before")
-        held.setdefault((header.kind, receiver), []).append(bytes(message))
-        if header.chunk + 1 == header.chunks and self._relayed_all(sender, held):
-            self.finished[sender] = salt
+        self.progress[place] = seen + 1
+        if header.chunk + 1 == header.chunks and self._relayed_all(header):
+            self.finished[sender] = header.salt
+        if self.announced is not None:
+            self._queue(receiver, message)
+            return
+        self.held.setdefault(receiver, {}).setdefault(sender, []).append(message)
+        if self.early and len(self.salts) == len(self.members):
+            self._announce(self.members)
 
     def _receivers(self) -> tuple[int, ...]:
         return self.contributors if self.phase is Phase.RESHARE else self.members
 
-    def _relayed_all(self, sender: int, held: dict[tuple[int, int], list[bytes]]) -> bool:
+    def _relayed_all(self, header: Header) -> bool:
+        """Whether a client has now sent everything to everyone."""
         for kind in self._relayed_kinds():
             for receiver in self._receivers():
-                if receiver != sender:
-                    chunks = held.get((kind, receiver))
-                    if not chunks or len(chunks) != Header.parse(chunks[0], sender).chunks:
+                if receiver != header.sender:
+                    layout = self._relayed_layout(replace(header, kind=kind, receiver=receiver))
+                    if self.progress.get((int(kind), header.sender, receiver), 0) != layout.chunks:
                         return False
         return True
 
@@ -246,7 +261,7 @@ class Server:
             self.session.form.check_answer(self.wire, self._client_of(header.chunk), opened.payload)
         except ValueError as error:
             raise FaultyPeer(header.sender, f"{header.title} is no answer: {error}") from None
-        self.answers.setdefault(header.chunk, {})[header.sender] = bytes(opened.payload)
+        self.answers.setdefault(header.chunk, {})[header.sender] = opened.payload
         self._finish_with(header)
         while len(self.answers.get(self.masked, ())) == len(self.members):
             self._mask()
@@ -284,21 +299,21 @@ class Server:
         if self.phase is Phase.READY:
             return
         there = self.complete
-        self.queue, self.made = self.made, {}
+        self.queue = {}
         if len(there) < self.fewest and self.phase is not Phase.ANSWER:
             self._give_up(f"{len(there)} clients took part in the stage '{self.phase}': {list(there)}")
         match self.phase:
             case Phase.GREETING:
                 self.begin_epoch(there)
+            case Phase.SECRET | Phase.QUERY if self.unplaced or not self._agreed(there):
+                self.begin_epoch(there, again=True)
             case Phase.SECRET:
-                self.context = step_context(self.context, 0, self._announce(Step.SECRET, there))
+                self.context = step_context(self.context, 0, self._announce(there))
                 self._collect(Phase.TABLE, there)
             case Phase.TABLE:
                 self._close_table(there)
-            case Phase.QUERY if self.unplaced:
-                self.begin_epoch(there, again=True)
             case Phase.QUERY:
-                self.query_context = self.context = step_context(self.context, 0, self._announce(Step.QUERY, there))
+                self.query_context = self.context = step_context(self.context, 0, self._announce(there))
                 self.query_members = there
                 self._collect(Phase.READY, there)
                 if self.session.form.weighted:
@@ -308,13 +323,16 @@ class Server:
             case Phase.RESHARE if there != self.resharers:
                 self.begin_weights(n for n in self.contributors if n in there or n not in self.resharers)
             case Phase.RESHARE:
-                announcement = self._announce(Step.WEIGHTS, there, self.contributors)
-                self.context = step_context(self.context, self.weights, announcement)
+                self.context = step_context(self.context, self.weights, self._announce(there))
                 self._collect(Phase.READY, self.contributors)
             case Phase.SHARE:
                 self._close_shares(there)
             case Phase.ANSWER:
                 self._close_answers()
+
+    def _agreed(self, there: tuple[int, ...]) -> bool:
+        """Whether nobody was lost who had been announced early."""
+        return self.announced is None or self.announced == there
 
     def _give_up(self, reason: str) -> None:
         """There is no result: tell whoever waits for one, and raise."""
@@ -366,7 +384,8 @@ class Server:
     def _collect(self, phase: Phase, members: tuple[int, ...]) -> None:
         """Begin to collect the next stage."""
         self.phase, self.members = phase, members
-        self.held, self.finished, self.total, self.openings, self.unplaced = {}, {}, None, {}, set()
+        self.salts, self.progress, self.held, self.announced, self.finished = {}, {}, {}, None, {}
+        self.total, self.openings, self.unplaced = None, {}, set()
         self.answers, self.masked, self._masker = {}, 0, None
 
     def _close_table(self, there: tuple[int, ...]) -> None:
@@ -416,10 +435,10 @@ class Server:
 
     def _close_shares(self, there: tuple[int, ...]) -> None:
         """The shares are in: announce the contributors, once, and pass the shares on."""
-        if self.session.form.weighted and there != self.contributors:
+        if not self._agreed(there) or (self.session.form.weighted and there != self.contributors):
             self._give_up_shares(there)
             return
-        announcement = self._announce(Step.SHARE, there)
+        announcement = self._announce(there)
         self.base_context, self.contributors = self.context, there
         self.context = step_context(self.context, self.round, announcement)
         self._collect(Phase.ANSWER, there)
@@ -427,10 +446,11 @@ class Server:
 
     def _give_up_shares(self, there: tuple[int, ...]) -> None:
         """Someone is missing: the weights must be renewed for those who are there, before a round can be."""
-        data = b"some contributors are missing: new weights are made for the others"
+        data = b"some contributors are missing: the round begins again without them"
         self._tell(Kind.ABORT, data, Layout(1, len(data)), there)
-        self.context = self.query_context
-        self.begin_weights(there)
+        self._collect(Phase.READY, there)
+        if self.session.form.weighted:
+            self.begin_weights(there)
 
     # -------------------------------------------------------------------------------------------------------- means
 
@@ -451,7 +471,7 @@ class Server:
         answers, span = self.answers.pop(chunk), layout.span(chunk)
         body = masker.mask(within, answers, span.stop - span.start)
         answered = session.answered_to_bytes(tuple(sorted(answers)))
-        self.made.setdefault(n, []).append(bytes(sealer.seal(within, b"".join([answered, body]))))
+        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, body])))
         self.masked += 1
 
     def _close_answers(self) -> None:
@@ -463,21 +483,27 @@ class Server:
         while self.masked < chunks:
             self.answers[self.masked] = {v: a for v, a in self.answers[self.masked].items() if v in enough}
             self._mask()
-        for n, messages in self.made.items():
-            self.queue.setdefault(n, []).extend(messages)
-        self.made, self.context = {}, self.base_context
+        self.queue, self.made, self.context = self.made, {}, self.base_context
         self._collect(Phase.READY, self.members)
 
     # ------------------------------------------------------------------------------------------------------ sending
 
-    def outbox(self) -> Iterator[tuple[int, bytes]]:
+    def outbox(self) -> Iterator[tuple[int, Buffer]]:
         """What is to be delivered now: (client, message). The same until the next stage is closed."""
         for n, messages in self.queue.items():
             for message in messages:
                 yield n, message
 
+    def drain(self) -> dict[int, list[Buffer]]:
+        """What can be delivered before the stage is closed; it is not kept. For engines that stream."""
+        queue, self.queue = self.queue, {}
+        for n, messages in self.made.items():  # the last chunk stays: a client goes on when it has it
+            queue.setdefault(n, []).extend(messages[:-1])
+            del messages[:-1]
+        return queue
+
     def _queue(self, n: int, message: Buffer) -> None:
-        self.queue.setdefault(n, []).append(bytes(message))
+        self.queue.setdefault(n, []).append(message)
 
     def _stage(self, kind: Kind) -> Stage:
         label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
@@ -496,24 +522,27 @@ class Server:
         data = announcement.to_bytes()
         self._tell(Kind.CONTRIBUTORS, data, Layout(1, len(data)), clients)
 
-    def _announce(self, step: Step, clients: tuple[int, ...], receivers: tuple[int, ...] | None = None) -> Announcement:
-        """Say whose messages count, and pass on what they sent to each other."""
-        announcement = Announcement(step, tuple((n, self.finished[n]) for n in clients))
-        receivers = clients if receivers is None else receivers
-        self._tell_announcement(announcement, receivers)
-        for receiver in receivers:
-            for sender in clients:
-                for kind in self._relayed_kinds():
-                    for message in self.held[sender].get((kind, receiver), ()):
+    def _announce(self, clients: tuple[int, ...]) -> Announcement:
+        """Say whose messages count, and pass on what they sent to each other; once for each stage."""
+        steps = {Phase.SECRET: Step.SECRET, Phase.QUERY: Step.QUERY, Phase.RESHARE: Step.WEIGHTS, Phase.SHARE: Step.SHARE}
+        announcement = Announcement(steps[self.phase], tuple((n, self.salts[n]) for n in clients))
+        if self.announced is None:
+            self.announced = clients
+            receivers = self.contributors if self.phase is Phase.RESHARE else clients
+            self._tell_announcement(announcement, receivers)
+            for receiver in receivers:
+                for sender in clients:
+                    for message in self.held.get(receiver, {}).get(sender, ()):
                         self._queue(receiver, message)
+            self.held = {}
         return announcement
 
     # ---------------------------------------------------------------------------------------------------- snapshots
 
     _SAVED: Final = (
         "epoch", "attempt", "weights", "round", "context", "query_context", "base_context", "members", "query_members",
-        "contributors", "resharers", "hellos", "total", "tags", "held", "openings", "answers", "finished", "queue",
-        "made",
+        "contributors", "resharers", "hellos", "total", "tags", "salts", "progress", "held", "announced", "openings",
+        "answers", "finished", "queue", "made",
     )  # fmt: skip
 
     def save(self) -> bytes:
@@ -525,14 +554,16 @@ class Server:
         return snapshot.dumps({"what": _SNAPSHOT, "server": plain})
 
     @classmethod
-    def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
+    def restore(
+        cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom, *, early: bool = False
+    ) -> Self:
         """The server that was saved."""
         content = snapshot.loads(data)
         if content.get("what") != _SNAPSHOT:
             raise SnapshotError("this is not the saved state of a server of this version")
         plain: dict[str, Any] = content["server"]
         self = cls.__new__(cls)
-        self.session = session
+        self.session, self.early = session, early
         self.wire = Endpoint.restore(session, identity, plain["wire"], entropy)
         for name in cls._SAVED:
             setattr(self, name, plain[name])

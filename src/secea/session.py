@@ -27,30 +27,21 @@ QUERIES: Final = ("buckets", "full")
 
 
 @dataclass(frozen=True)
-class Session:
-    """One roster and one Params. Its hash binds everything public; parties with different hashes refuse each other."""
+class Scheme:
+    """Parameters and choices: from them follow the field, the code, and the size of every message."""
 
     params: Params
-    roster: Roster
     retrieval: str = "reciprocal"
     queries: str = "buckets"
 
     def __post_init__(self) -> None:
         if not self.params.bounded:
-            raise ParamsError("a session needs max_entities and max_union: set both in Params")
-        if len(self.roster.clients) != self.params.clients:
-            raise ParamsError(f"the roster has {len(self.roster.clients)} clients, Params has {self.params.clients}")
+            raise ParamsError("max_entities and max_union must be known: set both in Params")
         if self.retrieval not in RETRIEVALS:
             raise ParamsError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {self.retrieval!r}")
         if self.queries not in QUERIES:
             raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {self.queries!r}")
         _ = self.form  # refuses parameters that the retrieval cannot work with
-
-    @cached_property
-    def hash(self) -> bytes:
-        """32 bytes over wire version, Params with bounds, retrieval, queries, and roster."""
-        text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.retrieval} {self.queries}\n"
-        return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
 
     @cached_property
     def form(self) -> Retrieval:
@@ -137,6 +128,26 @@ class Session:
         """The clients whose bits are set."""
         bits = int.from_bytes(data, "little")
         return tuple(v for v in range(8 * len(data)) if bits >> v & 1)
+
+
+class Session(Scheme):
+    """A scheme and a roster. Its hash binds everything public; parties with different hashes refuse each other."""
+
+    def __init__(
+        self, params: Params, roster: Roster, retrieval: str = "reciprocal", queries: str = "buckets"
+    ) -> None:
+        super().__init__(params, retrieval, queries)
+        if len(roster.clients) != params.clients:
+            raise ParamsError(f"the roster has {len(roster.clients)} clients, Params has {params.clients}")
+        object.__setattr__(self, "roster", roster)
+
+    roster: Roster
+
+    @cached_property
+    def hash(self) -> bytes:
+        """32 bytes over wire version, Params with bounds, retrieval, queries, and roster."""
+        text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.retrieval} {self.queries}\n"
+        return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
 
 
 # Contexts: what the parties must agree on at each point, as a digest that goes into every later key. Each is bound to the one

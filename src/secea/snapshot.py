@@ -25,7 +25,7 @@ def dumps(value: object) -> bytes:
         match x:
             case None | bool() | int() | float() | str():
                 return x
-            case bytes() | bytearray():
+            case bytes() | bytearray() | memoryview():
                 return plain(np.frombuffer(bytes(x), np.uint8)) | {"as": "bytes"}  # type: ignore[operator]
             case np.ndarray():
                 arrays.append(np.ascontiguousarray(x))

@@ -1,5 +1,6 @@
 /* The inner loops of secea. Each one is a plain loop that the compiler vectorises; see kernels.h for what they do. */
 
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,8 @@
 #define AVX2 __attribute__((target("avx2")))
 #define HAS_AVX2 __builtin_cpu_supports("avx2")
 #endif
+
+typedef unsigned __int128 wide;
 
 #define TILE 512 /* elements worked on at a time, so that they stay in the first-level cache */
 
@@ -238,11 +241,17 @@ static inline void gather32_folding(uint32_t c, uint32_t *out, const int64_t *st
 }
 
 #ifdef AVX2
+#define AHEAD 12 /* positions */
+
 /* Sixteen elements of a row at a time; the last sixteen may overlap those before them, and are then computed twice. */
 AVX2 static void gather32_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
                                const uint32_t *w, const uint32_t *y, size_t rows, size_t length) {
     const __m256i c = _mm256_set1_epi64x(0u - p), mask = _mm256_set1_epi64x(UINT32_MAX);
+    const int64_t end = starts[rows];
     for (size_t j = 0; j < rows; j++) {
+        if (members) /* rows are far apart: have those of the buckets to come fetched meanwhile */
+            for (int64_t k = starts[j] + AHEAD; k < starts[j + 1] + AHEAD && k < end; k++)
+                for (size_t i = 0; i < length; i += 16) __builtin_prefetch(y + members[k] * length + i);
         if (length < 16) {
             gather32_folding(0u - p, out, starts, members, w, y, j, length, 0);
             continue;
@@ -287,48 +296,93 @@ void gather32(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *m
     for (size_t j = 0; j < rows; j++) gather32_folding(0u - p, out, starts, members, w, y, j, length, 0);
 }
 
-/* Garner: the mixed-radix digits of each element, then Horner's rule from the top. Above the middle the number stands for
- * a negative one, whose size has the complements as digits: nothing cancels. */
+/* Garner: the mixed-radix digits of each element, tile by tile, then Horner's rule from the top. Above the middle the number
+ * stands for a negative one, whose size has the complements as digits: nothing cancels. */
 void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, const uint32_t *x, double *out, size_t n,
             double scale) {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t digits[16];
+    uint32_t digits[16][TILE], factor[TILE];
+    for (size_t start = 0; start < n; start += TILE) {
+        const size_t size = n - start < TILE ? n - start : TILE;
         for (size_t b = 0; b < count; b++) {
-            const uint64_t p = primes[b];
-            uint64_t digit = x[b * n + i];
-            for (size_t a = 0; a < b; a++)
-                digit = (digit + p - digits[a] % p) % p * inverses[a * count + b] % p;
-            digits[b] = (uint32_t)digit;
-        }
-        int negative = 0;
-        for (size_t b = count; b-- > 0;)
-            if (digits[b] != (primes[b] - 1) / 2) {
-                negative = digits[b] > (primes[b] - 1) / 2;
-                break;
+            const uint32_t p = primes[b];
+            memcpy(digits[b], x + b * n + start, size * sizeof **digits);
+            for (size_t a = 0; a < b; a++) { /* digit = (digit - digits[a]) / primes[a] modulo p */
+                for (size_t i = 0; i < size; i++) {
+                    const uint32_t other = digits[a][i] >= p ? digits[a][i] - p : digits[a][i];
+                    digits[b][i] = digits[b][i] >= other ? digits[b][i] - other : digits[b][i] + (p - other);
+                    factor[i] = inverses[a * count + b];
+                }
+                mul32(p, digits[b], digits[b], factor, size);
             }
-        double size = 0;
-        for (size_t b = count; b-- > 0;) size = size * primes[b] + (negative ? primes[b] - 1 - digits[b] : digits[b]);
-        out[i] = (negative ? -(size + 1) : size) * scale;
+        }
+        for (size_t i = 0; i < size; i++) {
+            int negative = 0;
+            for (size_t b = count; b-- > 0;)
+                if (digits[b][i] != (primes[b] - 1) / 2) {
+                    negative = digits[b][i] > (primes[b] - 1) / 2;
+                    break;
+                }
+            double value = 0;
+            for (size_t b = count; b-- > 0;)
+                value = value * primes[b] + (negative ? primes[b] - 1 - digits[b][i] : digits[b][i]);
+            out[start + i] = (negative ? -(value + 1) : value) * scale;
+        }
     }
 }
 
-void encode32(const uint32_t *primes, size_t count, const double *x, const int16_t *grid, const uint32_t *filler, int f,
-              uint32_t *out, size_t n) {
+static inline double power_of_two(int exponent) {
+    const uint64_t bits = (uint64_t)(1023 + exponent) << 52;
+    double result;
+    memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+/* The exponent of the leading bit, and that of the lowest bit that is set, of a nonzero number that is not denormal. */
+static inline int leading_bit(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int)(bits >> 52 & 0x7FF) - 1023;
+}
+
+static inline int lowest_bit(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return leading_bit(x) - 52 + __builtin_ctzll(bits | UINT64_C(1) << 52);
+}
+
+void significance(const double *x, size_t n, int *used, int *step) {
+    *used = 0, *step = INT_MAX;
     for (size_t i = 0; i < n; i++) {
-        const int bits = grid[i] + f;
+        if (leading_bit(x[i]) == -1023) continue; /* zero, or denormal: as good as zero */
+        const int top = leading_bit(x[i]), low = lowest_bit(x[i]);
+        if (top - low > *used) *used = top - low;
+        if (low < *step) *step = low;
+    }
+}
+
+void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
+              int finest, int coarsest, uint32_t *out) {
+    for (size_t i = 0; i < n; i++) {
+        int grid = leading_bit(x[i]) - used;
+        grid = grid < finest ? finest : grid > coarsest ? coarsest : grid;
+        const int bits = grid + f;
         const __int128 one = 1;
         const uint32_t *word = filler + 4 * i;
-        const unsigned __int128 drawn = (unsigned __int128)((uint64_t)word[3] << 32 | word[2]) << 64 |
-                                        ((uint64_t)word[1] << 32 | word[0]);
-        const __int128 low = (__int128)(drawn & (((unsigned __int128)1 << bits) - 1)) - (bits ? one << (bits - 1) : 0);
-        const __int128 value = (__int128)llrint(ldexp(x[i], -grid[i])) * (one << bits) + low;
-        const unsigned __int128 size = value < 0 ? -(unsigned __int128)value : (unsigned __int128)value;
-        const uint64_t top = (uint64_t)(size >> 64), bottom = (uint64_t)size;
+        const wide drawn = (wide)((uint64_t)word[3] << 32 | word[2]) << 64 | ((uint64_t)word[1] << 32 | word[0]);
+        const __int128 low = (__int128)(drawn & (((wide)1 << bits) - 1)) - (bits ? one << (bits - 1) : 0);
+        const __int128 value = (__int128)llrint(x[i] * power_of_two(-grid)) * (one << bits) + low;
+        const wide size = value < 0 ? -(wide)value : (wide)value;
+        const uint32_t limb[4] = {(uint32_t)size, (uint32_t)(size >> 32), (uint32_t)(size >> 64), (uint32_t)(size >> 96)};
         for (size_t b = 0; b < count; b++) {
-            const uint64_t p = primes[b], word_in_p = UINT64_C(0xFFFFFFFF) % p + 1; /* 2^32 mod p, or p */
-            uint64_t rest = top % p;
-            rest = (rest * word_in_p + (bottom >> 32)) % p;
-            rest = (rest * word_in_p + (uint32_t)bottom) % p;
+            const uint64_t p = primes[b], c = (0u - primes[b]); /* 2^32 = c, and c^3 < 2^30 */
+            uint32_t rest;
+            if (FOLDS(c)) rest = folded(limb[0] + limb[1] * c + limb[2] * (c * c) + limb[3] * (c * c * c), (uint32_t)c);
+            else {
+                const uint64_t word_in_p = UINT64_C(0xFFFFFFFF) % p + 1;
+                uint64_t sum = 0;
+                for (int l = 4; l-- > 0;) sum = (sum * word_in_p + limb[l]) % p;
+                rest = (uint32_t)sum;
+            }
             out[b * n + i] = (uint32_t)(value < 0 && rest ? p - rest : rest);
         }
     }
@@ -369,7 +423,6 @@ FAST void reduce32(uint32_t p, uint32_t *out, const int64_t *x, size_t n) {
 /* ---------------------------------------------------------------------------------------------------- p = 2^61 - 1 */
 
 #define P61 ((UINT64_C(1) << 61) - 1)
-typedef unsigned __int128 wide;
 
 /* x < 2^128 - 2^67: 2^61 = 1, so the high bits are added to the low ones */
 static inline uint64_t reduced61(wide x) {

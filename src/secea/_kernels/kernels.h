@@ -32,11 +32,16 @@ void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, cons
 void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, const uint32_t *x, double *out, size_t n,
             double scale);
 
-/* The residues of x[i] * 2^f with the bits below the grid 2^grid[i] replaced: round(x / 2^grid) * 2^(grid + f), plus the low
- * grid + f bits of filler[i] (128 bits, four words, lowest first), minus half of the grid. out is [count][n].
- * Needs 0 <= grid + f < 126 and |x| * 2^f < 2^125. */
-void encode32(const uint32_t *primes, size_t count, const double *x, const int16_t *grid, const uint32_t *filler, int f,
-              uint32_t *out, size_t n);
+/* How nonzero numbers were rounded: the most significant bits that one of them has below its leading one, and the exponent of
+ * the lowest bit that is set in any of them (INT_MAX if all are zero). */
+void significance(const double *x, size_t n, int *used, int *step);
+
+/* The residues of x[i] * 2^f with the bits below its grid replaced. The grid of x is 2^g, where g is the exponent of its leading
+ * bit less `used`, but within [finest, coarsest]; the result is round(x / 2^g) * 2^(g + f), plus the low g + f bits of filler[i]
+ * (128 bits, four words, lowest first), minus half of the grid. out is [count][n].
+ * Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */
+void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
+              int finest, int coarsest, uint32_t *out);
 
 /* Whether all elements are below p */
 int valid32(uint32_t p, const uint32_t *x, size_t n);

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from secea.client import Client
@@ -63,6 +65,7 @@ class Federation:
         self._session: Session | None = None
         self._clients: dict[int, Client] = {}
         self._server: Server | None = None
+        self._pool = ThreadPoolExecutor(os.cpu_count())
 
     # ------------------------------------------------------------------------------------------------- the user's
 
@@ -80,7 +83,7 @@ class Federation:
         keys = {n: identity.public for n, identity in self._identities.items()}
         roster = Roster(tuple(keys[n] for n in range(len(names))), keys[SERVER])
         self._session = Session(self.params, roster, self.retrieval, self.queries)
-        self._server = Server(self._session, self._identities[SERVER], self._entropy)
+        self._server = Server(self._session, self._identities[SERVER], self._entropy, early=True)
         for n, own in enumerate(checked):
             with self._timed("keys", n):
                 self._clients[n] = Client(self._session, n, self._identities[n], own, self._entropy)
@@ -125,7 +128,8 @@ class Federation:
         """Save and restore parties (all of them if none is named), as if each had been stopped and started again."""
         for n in numbers or (*self._clients, SERVER):
             if n == SERVER:
-                self._server = Server.restore(self.session, self._identities[n], self.server.save(), self._entropy)
+                saved = self.server.save()
+                self._server = Server.restore(self.session, self._identities[n], saved, self._entropy, early=True)
             else:
                 saved = self._clients[n].save()
                 self._clients[n] = Client.restore(self.session, self._identities[n], saved, self._entropy)
@@ -133,28 +137,40 @@ class Federation:
     # ----------------------------------------------------------------------------------------------- one exchange
 
     def _exchange(self, present: set[int]) -> None:
-        """Clients to server, and back."""
+        """Clients to server, and back: a few messages of each client at a time, so that a stage need not fit in memory."""
         phase = str(self.server.phase)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            sent = pool.map(lambda n: self._outbox(n, phase), sorted(present))
-            for n, messages in zip(sorted(present), sent, strict=True):
-                with self._timed(phase, "server"):
+        streams = {n: self._clients[n].outbox() for n in sorted(present)}
+        while streams:
+            sent = dict(zip(streams, self._pool.map(partial(self._outbox, phase), streams.items()), strict=True))
+            with self._timed(phase, "server"):
+                for n, messages in sent.items():
                     for message in messages:
                         self._record(n, "server", message)
                         self._deliver(self.server.receive, n, message)
-            with self._timed(phase, "server"):
-                self.server.close()
-                inboxes: dict[int, list[bytes]] = defaultdict(list)
-                for n, message in self.server.outbox():
-                    self._record("server", n, message)
-                    inboxes[n].append(message)
-            list(pool.map(lambda n: self._inbox(n, inboxes[n], phase), sorted(present)))
+                inboxes = self.server.drain()
+            self._distribute(inboxes, present, phase)
+            streams = {n: stream for n, stream in streams.items() if len(sent[n]) == self._at_once}
+        with self._timed(phase, "server"):
+            self.server.close()
+            inboxes = self.server.drain()
+        self._distribute(inboxes, present, phase)
 
-    def _outbox(self, n: int, phase: str) -> list[Buffer]:
-        with self._timed(phase, n):
-            return list(self._clients[n].outbox())
+    @property
+    def _at_once(self) -> int:
+        return 2 * self.params.clients
 
-    def _inbox(self, n: int, messages: list[bytes], phase: str) -> None:
+    def _outbox(self, phase: str, stream: tuple[int, Iterator[Buffer]]) -> list[Buffer]:
+        with self._timed(phase, stream[0]):
+            return list(islice(stream[1], self._at_once))
+
+    def _distribute(self, inboxes: dict[int, list[Buffer]], present: set[int], phase: str) -> None:
+        for n, messages in inboxes.items():
+            for message in messages:
+                self._record("server", n, message)
+        there = [n for n in inboxes if n in present]
+        list(self._pool.map(lambda n: self._inbox(n, inboxes[n], phase), there))
+
+    def _inbox(self, n: int, messages: list[Buffer], phase: str) -> None:
         with self._timed(phase, n):
             for message in messages:
                 self._deliver(self._clients[n].receive, message)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.field import Residues, Ring
-from secea.table import Name
+from secea.messages import Buffer
 
 if TYPE_CHECKING:
     from secea.endpoint import Endpoint, Stage
@@ -25,7 +25,7 @@ Floats64 = NDArray[np.float64]
 class Answerer(Protocol):
     """Client v: hides its answers to client n's queries from everyone but the purpose they serve."""
 
-    def cover(self, chunk: int, answers: Residues) -> bytes | memoryview:
+    def cover(self, chunk: int, answers: Residues) -> Buffer:
         """One chunk of answers [P, rows, L], as the server gets it."""
         ...
 
@@ -33,7 +33,7 @@ class Answerer(Protocol):
 class Masker(Protocol):
     """The server: turns the answers of several clients into what client n gets."""
 
-    def mask(self, chunk: int, answers: Mapping[int, bytes], rows: int) -> bytes | memoryview:
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> Buffer:
         """One chunk, from the answers of at least `need` clients."""
         ...
 
@@ -60,6 +60,8 @@ class Retrieval(Protocol):
     """The bytes of the Paillier key in a hello, or 0."""
     answer_row_bytes: int
     """The bytes of one answer."""
+    sigma_prime: int
+    """Statistical security of each masked element, in bits, so that the whole session has sigma."""
     tolerance: float
     """What must be zero may differ from it by this much."""
 
@@ -67,11 +69,11 @@ class Retrieval(Protocol):
         """The bytes of one result, from so many answers."""
         ...
 
-    def rows(self, matrix: NDArray[np.floating[Any]], names: Sequence[Name], key: bytes) -> Residues:
-        """Client n: its embeddings as rows [P, own, K*L] to be shared."""
+    def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
+        """Client n: its embeddings as rows [P, own, K*L] to be shared; `entity` and `key` are for `secea.grid`."""
         ...
 
-    def check_answer(self, wire: Endpoint, n: int, payload: bytes | bytearray) -> None:
+    def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """The server: refuse, with a `ValueError`, what cannot be an answer to client n."""
         ...
 

@@ -20,10 +20,10 @@ from secea.field import M61, RING61, Residues
 from secea.keys import expand
 from secea.lagrange import Code
 from secea.paillier import Packing, PrivateKey, PublicKey
+from secea.messages import Buffer
 from secea.params import Params
 from secea.randomness import KeyStream
 from secea.sharing import block_length, expand_rows
-from secea.table import Name
 
 if TYPE_CHECKING:
     from secea.endpoint import Endpoint, Stage
@@ -60,11 +60,11 @@ class Paillier:
         """The ciphertexts of everyone who answered."""
         return answering * self.answer_row_bytes
 
-    def rows(self, matrix: NDArray[np.floating[Any]], names: Sequence[Name], key: bytes) -> Residues:
+    def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
         """Client n: (h, 1) in exact fixed point, padded to K*L (eq. 3, 5)."""
         return RING61.reduce(expand_rows(fixedpoint.encode(matrix, self.params.fraction_bits), self.params))
 
-    def check_answer(self, wire: Endpoint, n: int, payload: bytes | bytearray) -> None:
+    def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """Every ciphertext is a unit of the right group."""
         self.key_of(wire, n).ciphertexts_from_bytes(bytes(payload), len(payload) // (self.params.key_bits // 4))
 
@@ -113,7 +113,7 @@ class _Scrambler:
     def __init__(self, form: Paillier, key: PublicKey, stream: KeyStream) -> None:
         self._form, self._key, self._stream = form, key, stream
 
-    def mask(self, chunk: int, answers: Mapping[int, bytes], rows: int) -> bytes:
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> bytes:
         """Enc(r * A_v + psi(alpha_v) + p*R) for everyone who answered (eq. 12, 13)."""
         form, code, key = self._form, self._form.code, self._key
         per_row, stream = form.packing.plaintexts(form.block_length), self._stream.lane(chunk)
@@ -125,7 +125,7 @@ class _Scrambler:
         values = RING61.combine(np.ascontiguousarray(at), psi)[0]
         masked = []
         for i, v in enumerate(clients):
-            ciphertexts = key.ciphertexts_from_bytes(answers[v], rows * per_row)
+            ciphertexts = key.ciphertexts_from_bytes(bytes(answers[v]), rows * per_row)
             noise = form.packing.noise(values[i], stream.bytes)
             fresh = key.encrypt(noise, key.full_blinds(len(noise), stream.bytes))
             masked.append(key.ciphertexts_to_bytes(key.add(key.scale(ciphertexts, r), fresh) if rows else []))

@@ -19,10 +19,10 @@ from secea.errors import ParamsError
 from secea.field import PRIMES32, Residues, Ring
 from secea.keys import expand
 from secea.lagrange import Code
+from secea.messages import Buffer
 from secea.params import Params
 from secea.randomness import KeyStream, Source
 from secea.sharing import block_length
-from secea.table import Name
 
 if TYPE_CHECKING:
     from secea.endpoint import Endpoint, Stage
@@ -61,14 +61,14 @@ class Reciprocal:
         """K blocks, however many answered."""
         return self.params.K * self.answer_row_bytes
 
-    def rows(self, matrix: NDArray[np.floating[Any]], names: Sequence[Name], key: bytes) -> Residues:
+    def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
         """Client n: fixed point with the bits below the input's own grid filled, padded to K*L."""
-        encoded = grid.encode(self.ring, matrix, names, key, self.f, self.params)
+        encoded = grid.encode(self.ring, matrix, entity, key, self.f, self.params)
         rows = self.ring.zeros(len(matrix), self.params.K * self.block_length)
         rows[:, :, : self.params.dim] = encoded
         return rows
 
-    def check_answer(self, wire: Endpoint, n: int, payload: bytes | bytearray) -> None:
+    def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """Every element is below its prime."""
         self.ring.from_bytes(payload, len(payload) // self.ring.element_bytes)
 
@@ -155,7 +155,7 @@ class _Drowner:
     def __init__(self, form: Reciprocal, stream: KeyStream) -> None:
         self._form, self._stream = form, stream
 
-    def mask(self, chunk: int, answers: Mapping[int, bytes], rows: int) -> memoryview:
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> memoryview:
         """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers (step 5)."""
         form, code, ring = self._form, self._form.code, self._form.ring
         clients = sorted(answers)[: code.need]

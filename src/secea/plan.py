@@ -1,0 +1,97 @@
+"""What a federation costs, before it is set up: bytes to the last one, multiplications, precision, security."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from secea.keys import HELLO_BYTES
+from secea.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
+from secea.params import Params
+from secea.session import Scheme
+from secea.sharing import SEED_LAYOUT
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of one set-up and of one round in which all clients take part and nothing is retried.
+
+    Bytes are those that all parties send, headers and seals included: one entry for each hop, so what the server relays counts
+    twice. `Federation.traffic` records the same.
+    """
+
+    setup_bytes: int
+    round_bytes: int
+    by_kind: Mapping[str, int]
+    """Set-up and one round together, by kind of message."""
+    setup_multiplications: int
+    """Field multiplications (one prime each) of all parties in the set-up."""
+    round_multiplications: int
+    primes: int
+    """The number of primes side by side."""
+    precision: int
+    """Bits: a mean is exact to within max_abs * 2**-precision."""
+    sigma: int
+    """Statistical security of the whole session, in bits."""
+    sigma_prime: int
+    """What each masked element must have for that."""
+
+
+def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", queries: str = "buckets") -> Plan:
+    """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`."""
+    params = params.with_bounds(max_entities=entities, max_union=entities)
+    scheme = Scheme(params, retrieval, queries)
+    N, T, K, M, need = params.N, params.T, params.K, entities, params.need
+    form = scheme.form
+
+    def whole(kind: Kind, clients: int = N) -> int:
+        return scheme.layout(kind, M, clients).wire_bytes
+
+    def dealt(kind: Kind, senders: int = N) -> int:
+        """Shares from each sender to all others, T of them as seeds; each travels two hops."""
+        return 2 * senders * ((N - 1 - T) * whole(kind) + T * SEED_LAYOUT.wire_bytes)
+
+    def announced(members: int) -> int:
+        return N * Layout(1, announcement_bytes(members)).wire_bytes
+
+    hello = HEADER_BYTES + HELLO_BYTES
+    setup: Counter[Kind] = Counter()
+    setup[Kind.HELLO] = N * N * (hello + form.paillier_bytes) + N * hello  # to the server, to the others; the server's
+    setup[Kind.HELLO] += 2 * N * (N - 1) * SEED_LAYOUT.wire_bytes  # parts of the shared secret
+    setup[Kind.TABLE] = N * whole(Kind.TABLE)
+    setup[Kind.TAGS] = N * whole(Kind.TAGS)
+    setup[Kind.QUERY] = dealt(Kind.QUERY)
+    setup[Kind.CONTRIBUTORS] = 3 * announced(N)
+    if form.weighted:
+        setup[Kind.INDICATOR] = dealt(Kind.INDICATOR)
+        setup[Kind.OPENING] = N * whole(Kind.OPENING)
+        setup[Kind.RECIPROCAL] = N * whole(Kind.RECIPROCAL)
+        setup[Kind.RESHARE] = dealt(Kind.RESHARE, need)
+        setup[Kind.CONTRIBUTORS] += announced(N) + 2 * announced(need)
+    each: Counter[Kind] = Counter()
+    each[Kind.SHARE] = dealt(Kind.SHARE)
+    each[Kind.CONTRIBUTORS] = announced(N)
+    each[Kind.ANSWER] = N * whole(Kind.ANSWER)
+    each[Kind.MEAN] = N * whole(Kind.MEAN)
+
+    P, J, L = scheme.ring.size, scheme.query_count, form.block_length
+    positions = scheme.query_positions(M)
+    encode = (N - T) * (K + T)  # of one element of each of the K blocks, by one sender
+    setup_products = N * encode * (positions + (J + M if form.weighted else 0)) * P
+    if form.weighted:
+        setup_products += N * N * (positions + J * (need - K + 1)) * P  # openings
+        setup_products += N * J * (need + N * (K + T)) * P + need * N * positions * (1 + K + encode) * P
+    round_products = N * encode * M * L * P + N * N * positions * L * P  # sharing, answering
+    round_products += N * J * L * K * need * P * (2 if form.weighted else 1)  # interpolation, of the pads too
+    return Plan(
+        setup_bytes=sum(setup.values()),
+        round_bytes=sum(each.values()),
+        by_kind={kind.name.lower(): count for kind, count in sorted((setup + each).items())},
+        setup_multiplications=setup_products,
+        round_multiplications=round_products,
+        primes=P,
+        precision=params.precision,
+        sigma=params.sigma,
+        sigma_prime=form.sigma_prime,
+    )
