@@ -168,19 +168,31 @@ class Parties:
 
     def another_epoch(self, hook: Hook = untouched) -> None:
         """Everything is set up anew for those that are present."""
-        delivered = {message for _, message in self.server.outbox()}
+        delivered = self.waiting()
         self.server.begin_epoch(self.present)
         self.down(lambda hop: () if hop.message in delivered else hook(hop))
         self.setup(hook)
+
+    def other_weights(self, contributors: Iterable[int]) -> None:
+        """New weights are made, for these contributors."""
+        delivered = self.waiting()
+        self.server.begin_weights(contributors)
+        self.down(lambda hop: () if hop.message in delivered else [hop])
+        self.setup()
+
+    def waiting(self) -> set[bytes]:
+        """The messages in the server's outbox."""
+        return {bytes(message) for _, message in self.server.outbox()}
 
     # ------------------------------------------------------------------------------------------------------ checking
 
     def tables(self, number: object = 0) -> Tables:
         return random_tables(self.sets, self.params.dim, (self.seed, number), self.params.max_abs)
 
-    def check(self, tables: Tables) -> None:
-        """Every client that is present has the means of its own entities over all owners that are present."""
-        expected = true_means(table for n, table in enumerate(tables) if n in self.present)
+    def check(self, tables: Tables, contributors: Iterable[int] | None = None) -> None:
+        """Every client that is present has the means of its own entities over all owners (that are present, or are named)."""
+        among = self.present if contributors is None else set(contributors)
+        expected = true_means(table for n, table in enumerate(tables) if n in among)
         for n in sorted(self.present):
             client = self.clients[n]
             assert client.phase is ClientPhase.READY

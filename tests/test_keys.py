@@ -59,7 +59,7 @@ def test_the_storage_key_is_derived_from_the_identity_and_differs_from_all_it_sh
     assert len({one.storage_key(), other.storage_key(), one.secret, one.public}) == 4
 
 
-names = st.text(min_size=1, max_size=8)
+names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8)
 
 
 @st.composite
@@ -231,7 +231,7 @@ def test_a_signed_key_of_small_order_is_its_senders_fault(place: str, public: by
 SHORT_MODULI = {
     "too short": (PrivateKey.generate(256, KeyStream(b"\7" * 32).bytes).public.n >> 16) | 1,
     "even": (1 << 256) - 2,
-    "with a small factor": 3 * ((1 << 255) // 3 | 1),
+    "with a small factor": 3 * ((2**256 - 1) // 3 - 2),
     "zero": 0,
 }
 
@@ -391,15 +391,14 @@ def test_a_pair_key_is_bound_to_both_hellos_whole() -> None:
     assert len(derived) == 7
 
 
-@law
+@settings(deadline=None, max_examples=25)
 @given(headers(), st.permutations(range(4)))
 def test_the_endpoint_takes_chunks_in_their_order_alone(header: Header, order: list[int]) -> None:
-    parties = SEALED
+    parties = greeted()
     sender, receiver = parties.clients[0], parties.clients[1]
     # A sealed message whose label is any, from client 0 to client 1.
     header = replace(header, sender=0, receiver=1, chunks=4, sequence=max(1, header.sequence))
     sealer = sender.wire.channels[1].sealer(header)
-    receiver.wire.heard[0] = 0
     due = 0
     for chunk in order:
         message = sealer.seal(chunk, bytes([chunk]))
@@ -421,9 +420,6 @@ def greeted() -> Parties:
     parties = Parties()
     parties.exchange()
     return parties
-
-
-SEALED = greeted()
 
 
 def test_a_message_with_a_number_that_is_past_is_refused() -> None:
@@ -473,7 +469,7 @@ MESSAGE_KEY = "3b4898d02d5a0f0cd492fa6ad47fc9916ece34edca6bcfc15d7720fa34050767"
 PAD_KEY = "4d9da7f46705165d1bfd84c26b6fb8991802229d60cb382940dfa9d93f94c4c6"
 PAD_BYTES = "9d7ed1ecf657b8913e7939e53dc7204340ce495404c75d9095a7713e2c9f7d76"
 PAD_LANE_1 = "65016f418abccf514d0f5d219b31838632682a8bed7ffc67473e4e8291f879c2"
-PAD_ELEMENTS = [1276867212406259357, 225399050021206334, 1179317498848857664, 1620626453298259861]
+PAD_ELEMENTS = [1312529906157629395, 604635633556074279, 1300336191962954184, 1067269435117417714]
 SEALED_CHUNK_1 = (
     "0109040009000000010000000200000003000000050000000100000002000000"
     "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -513,7 +509,7 @@ def by_hand() -> dict[str, Any]:
     pad_key = hkdf_expand(pair_key, b"secea pad\n" + hashed.digest())
     stream = Cipher(algorithms.AES256(pad_key), modes.CTR(bytes(16))).encryptor().update(bytes(64))
     lane = Cipher(algorithms.AES256(pad_key), modes.CTR(bytes(7) + b"\1" + bytes(8))).encryptor().update(bytes(32))
-    accepted = (word & (2**61 - 1) for (word,) in struct.iter_unpack("<Q", stream))
+    accepted = (word >> 3 for (word,) in struct.iter_unpack("<Q", stream))
     elements = [word for word in accepted if word != 2**61 - 1][:4]
     shared = hashlib.sha256(b"secea shared secret" + b"\0\0" + b"\1" * 32 + b"\2\0" + b"\2" * 32).digest()
     return {

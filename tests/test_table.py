@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -46,6 +46,7 @@ def test_names_are_not_normalised() -> None:
 
 @law
 @given(st.integers(-(2**63), 2**63 - 1), text)
+@example(0, "a\0")
 def test_names_from_numpy_become_pythons(number: int, word: str) -> None:
     for given_name, name in ((np.int64(number), number), (np.str_(word), word), (np.uint8(number % 256), number % 256)):
         canonical = canonical_name(given_name)

@@ -1,8 +1,9 @@
 """A client as a state machine: messages in, messages out; no input or output, no clock, randomness passed in.
 
-`receive` takes one chunk: it is right and counts, or a `ProtocolError` names who could be at fault and nothing has changed.
-`outbox` gives what the client has to send now. It is a function of the state, so it can be repeated, also after
-`save` and `restore`: save before the first byte leaves, and a crash never makes a second message under the same key.
+`receive` takes one chunk: it is right and counts, or a `ProtocolError` names who could be at fault and nothing has
+changed. `outbox` gives what the client has to send now. It is a function of the state, so it can be repeated, also
+after `save` and `restore`: save before the first byte leaves, and a crash never makes a second message under the same
+key.
 
     phase       has sent             waits for                                   then
     GREETING    hello                the members of the epoch, and their hellos  SECRET
@@ -37,7 +38,7 @@ from secea.keys import Identity, expand, shared_secret, unauthentic
 from secea.messages import ALL, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
 from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
-from secea.retrieval import Reader
+from secea.retrieval import Answerer, Reader
 from secea.retrieval.paillier import secret_bytes
 from secea.retrieval.reciprocal import open_masked, to_reshare
 from secea.session import Session, members_context, step_context, union_context
@@ -104,6 +105,8 @@ class Client:
         self.sums: Residues | None = None
         self.means: NDArray[np.float64] | None = None
         self.failure = ""
+        self.next_seed = b""
+        self._answerers: dict[int, Answerer] = {}
         self._reader: Reader | None = None
         self._shape: Queries | None = None
         self._entities: NDArray[np.uint64] | None = None
@@ -152,6 +155,22 @@ class Client:
         self.values = self.session.form.rows(given.matrix[order], self._entities, key)
         self.round, self.means, self.sums, self.failure = number, None, None, ""
         self._send(Phase.SHARE, Kind.SHARE)
+
+    def prepare(self) -> None:
+        """Offline, before a round: encryption randomness for the answers to come. Optional.
+
+        Its seed is part of the saved state; what is made from it is not, and is made again where it is missing.
+        """
+        if self.phase is not Phase.READY or not self.session.form.paillier_bytes:
+            return
+        self.next_seed = self.wire.entropy(SEED_BYTES)
+        ahead = Stage(Kind.ANSWER, 0, 0, 0, 0, 0, NO_CONTEXT, NO_CONTEXT, self.next_seed)
+        layout = self.session.layout(Kind.ANSWER, self.M, 1)
+        self._answerers = {n: self.session.form.answerer(self.wire, ahead, n) for n in self.query_members}
+        for answerer in self._answerers.values():
+            for chunk in range(layout.chunks):
+                span = layout.span(chunk)
+                answerer.prepare(chunk, span.stop - span.start)
 
     # ---------------------------------------------------------------------------------------------------- receiving
 
@@ -240,7 +259,9 @@ class Client:
             case Step.WEIGHTS:
                 self._due(header, Phase.RESHARE)
                 if clients != self.resharers:
-                    raise FaultyPeer(SERVER, f"announces the re-sharing of {clients}, and asked {self.resharers} for it")
+                    raise FaultyPeer(
+                        SERVER, f"announces the re-sharing of {clients}, and asked {self.resharers} for it"
+                    )
                 self._announce(announcement, self.resharers, Kind.RESHARE)
                 shape = (len(self.contributors), self.shape.positions)
                 self.weighted = self.session.ring.zeros(*shape)
@@ -276,35 +297,36 @@ class Client:
         if self.members is None or self.missing:
             return
         clients = tuple(self.members)
-        announcement = lambda step: Announcement(step, tuple(self.members.items()))  # type: ignore[union-attr]  # noqa: E731
+        members = tuple(self.members.items())
         match self.phase:
             case Phase.GREETING:
                 self._send(Phase.SECRET, Kind.HELLO)
                 self.parts = {self.number: expand(self.pending[0].seed, "part of the shared secret")}
                 self.greeted = clients
             case Phase.SECRET:
-                self.context = step_context(self.context, 0, announcement(Step.SECRET))
+                self.context = step_context(self.context, 0, Announcement(Step.SECRET, members))
                 self.secret = shared_secret([(n, self.parts[n]) for n in clients])
                 self.parts, self.union_members = {}, clients
                 self.tags = np.zeros(0, np.uint64)
                 self._send(Phase.TABLE, Kind.TABLE)
             case Phase.QUERY:
-                self.query_context = self.context = step_context(self.context, 0, announcement(Step.QUERY))
+                self.query_context = self.context = step_context(self.context, 0, Announcement(Step.QUERY, members))
                 self._rest()
             case Phase.RESHARE:
-                self.context = step_context(self.context, self.weights, announcement(Step.WEIGHTS))
+                self.context = step_context(self.context, self.weights, Announcement(Step.WEIGHTS, members))
                 self._rest()
             case Phase.SHARE:
                 self.base_context = self.context
-                self.context = step_context(self.context, self.round, announcement(Step.SHARE))
-                self._send(Phase.ANSWER, Kind.ANSWER)
+                self.context = step_context(self.context, self.round, Announcement(Step.SHARE, members))
+                self._send(Phase.ANSWER, Kind.ANSWER, seed=self.next_seed)
+                self.next_seed = b""
                 self.means = np.full((len(self.names), self.session.params.dim), np.nan)
                 self._reader = None
 
-    def _send(self, phase: Phase, *kinds: Kind) -> None:
+    def _send(self, phase: Phase, *kinds: Kind, seed: bytes = b"") -> None:
         """Go to a phase by sending something."""
         label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
-        self.pending = self.wire.stages(kinds, **label, context=self.context)
+        self.pending = self.wire.stages(kinds, **label, context=self.context, seed=seed)
         self.phase, self.members, self.missing = phase, None, set()
 
     def _rest(self) -> None:
@@ -477,7 +499,9 @@ class Client:
             raise FaultyPeer(SERVER, f"asks for weights in the phase '{self.phase}'")
         self.wire.require(header, epoch=self.epoch, attempt=self.attempt, context=self.query_context)
         if header.weights <= self.weights:
-            raise FaultyPeer(SERVER, f"asks for weights number {header.weights}; number {self.weights} was made already")
+            raise FaultyPeer(
+                SERVER, f"asks for weights number {header.weights}; number {self.weights} was made already"
+            )
         if not set(announcement.clients) <= set(self.query_members):
             raise FaultyPeer(SERVER, "asks for weights of a client that sent no queries")
         self.weights, self.contributors = header.weights, announcement.clients
@@ -552,7 +576,7 @@ class Client:
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
-            answerer = session.form.answerer(self.wire, stage, n)
+            answerer = self._answerers.pop(n, None) or session.form.answerer(self.wire, stage, n)
             for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
                 span = layout.span(chunk)
                 starts = shape.starts[span.start : span.stop + 1]
@@ -566,7 +590,9 @@ class Client:
         prefix = session.answered_bytes
         answering = session.answered_from_bytes(bytes(opened.payload[:prefix]))
         if len(answering) < session.params.need or not set(answering) <= set(self.contributors):
-            raise FaultyPeer(SERVER, f"says that {list(answering)} answered; {session.params.need} contributors are due")
+            raise FaultyPeer(
+                SERVER, f"says that {list(answering)} answered; {session.params.need} contributors are due"
+            )
         layout = session.layout(Kind.MEAN, self.M, len(answering))
         if header.chunks != layout.chunks or len(opened.payload) != layout.payload_bytes(header.chunk):
             raise FaultyPeer(SERVER, f"{header.title} has {len(opened.payload)} bytes")
@@ -677,7 +703,7 @@ class Client:
         "names", "paillier", "epoch", "attempt", "weights", "round", "context", "query_context", "base_context",
         "members", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
         "queries", "indicators", "contributors", "resharers", "reciprocals", "weighted", "values", "sums", "means",
-        "failure",
+        "failure", "next_seed",
     )  # fmt: skip
     base_context: bytes = NO_CONTEXT
 
@@ -704,4 +730,5 @@ class Client:
         self.phase, self.missing = Phase(plain["phase"]), set(plain["missing"])
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
         self._reader = self._shape = self._entities = None
+        self._answerers = {}
         return self

@@ -20,8 +20,8 @@ from secea.session import Session
 class Stage:
     """One thing that a party sends: its label and the seed of all its randomness.
 
-    A stage is drawn and saved before its first byte leaves, and every message of it is a function of the saved state. A party
-    that was interrupted therefore sends the same bytes again: these few bytes are its durable outbox.
+    A stage is drawn and saved before its first byte leaves, and every message of it is a function of the saved state.
+    A party that was interrupted therefore sends the same bytes again: these few bytes are its durable outbox.
     """
 
     kind: Kind
@@ -101,14 +101,18 @@ class Endpoint:
     # ---------------------------------------------------------------------------------------------------- sending
 
     def stages(
-        self, kinds: Iterable[Kind], *, epoch: int, attempt: int, weights: int, round: int, context: bytes
-    ) -> tuple[Stage, ...]:
-        """New stages that are sent together: each with a new number and new randomness, all with one new salt."""
+        self, kinds: Iterable[Kind], *, epoch: int, attempt: int, weights: int, round: int, context: bytes,
+        seed: bytes = b"",
+    ) -> tuple[Stage, ...]:  # fmt: skip
+        """New stages that are sent together: each with a new number and new randomness, all with one new salt.
+
+        `seed` is for one stage whose randomness was drawn ahead, and has been used for nothing else.
+        """
         salt, stages = self.entropy(SALT_BYTES), []
         for kind in kinds:
             self.sequence += 1
-            seed = self.entropy(SEED_BYTES)
-            stages.append(Stage(kind, epoch, weights, round, attempt, self.sequence, context, salt, seed))
+            drawn = seed or self.entropy(SEED_BYTES)
+            stages.append(Stage(kind, epoch, weights, round, attempt, self.sequence, context, salt, drawn))
         return tuple(stages)
 
     def sealer(self, stage: Stage, receiver: int, chunks: int = 1) -> Sealer:
@@ -196,4 +200,3 @@ def unknown_sender(header: Header, clients: int) -> ProtocolError | None:
     if header.sender < clients or header.sender == SERVER:
         return None
     return FaultyPeer(SERVER, f"a message from the unknown party {header.sender}")
-

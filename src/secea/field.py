@@ -1,7 +1,7 @@
 """Vectors over F_p, and over several primes side by side.
 
-A `Ring` is a tuple of primes. Its vectors are arrays whose first axis runs over the primes: one row for 2^61 - 1, P rows
-for a residue number system of P primes just under 2^32. All arithmetic is exact and runs in compiled loops that
+A `Ring` is a tuple of primes. Its vectors are arrays whose first axis runs over the primes: one row for 2^61 - 1, P
+rows for a residue number system of P primes just under 2^32. All arithmetic is exact and runs in compiled loops that
 release the interpreter's lock.
 """
 
@@ -194,9 +194,7 @@ class Ring:
         at = ffi.from_buffer("int64_t[]", np.ascontiguousarray(starts, np.int64))
         rows_of = ffi.NULL if members is None else ffi.from_buffer("int64_t[]", members)
         for i in range(self.size):
-            self._kernel("gather", i)(
-                _pointer(out[i]), at, rows_of, _pointer(weights[i]), _pointer(y[i]), rows, length
-            )
+            self._kernel("gather", i)(_pointer(out[i]), at, rows_of, _pointer(weights[i]), _pointer(y[i]), rows, length)
         return out
 
     def join(self, x: Residues, scale: float) -> NDArray[np.float64]:
@@ -221,7 +219,7 @@ class Ring:
         """Fixed width, little endian; the primes one after the other. A view where the machine allows it."""
         assert x.dtype == self.dtype
         flat = np.ascontiguousarray(x).reshape(-1)
-        return memoryview(flat if sys.byteorder == "little" else flat.byteswap()).cast("B")
+        return (flat if sys.byteorder == "little" else flat.byteswap()).view(np.uint8).data
 
     def from_bytes(self, data: bytes | bytearray | memoryview, *shape: int) -> Residues:
         """The inverse of `to_bytes`; a `ValueError` where length or an element is wrong. May be a view."""

@@ -47,8 +47,9 @@ def decode(values: NDArray[np.int64], fraction_bits: int) -> NDArray[np.float64]
 def centred(ring: Ring, x: Residues) -> NDArray[np.int64]:
     """The representatives in (-p/2, p/2) of elements of a ring of one prime."""
     (p,) = ring.primes
-    values = x[0].astype(np.int64)
-    return np.where(values > p // 2, values - p, values)
+    values: NDArray[np.int64] = x[0].astype(np.int64)
+    values[values > p // 2] -= p
+    return values
 
 
 def largest(params: Params) -> int:
@@ -62,7 +63,6 @@ def means_from_masked(ring: Ring, masked: Residues, params: Params) -> tuple[NDA
     The count is the smallest c <= N for which every c * (sum/count), centred, lies within c*Q. Returns the means and a
     mask of the rows for which there is one; `masked` is [1, rows, d + 1].
     """
-    (p,) = ring.primes
     rows, width = masked.shape[1:]
     count = np.ascontiguousarray(np.broadcast_to(masked[:, :, -1:], (1, rows, width - 1)))
     ratio = ring.multiply(np.ascontiguousarray(masked[:, :, :-1]), ring.inverse(count))

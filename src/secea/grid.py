@@ -1,8 +1,9 @@
 """Inputs with a grid of their own: the bits below it are filled, so that a mean does not show its count (section 7b).
 
-A float lies on a grid: that of its dtype, or a coarser one if it was rounded before (bf16, fp16, int8 in a float table). The sum
-of c such numbers lies on the grid too, so the exact mean gives c away. The owner therefore fills what is below the grid with a
-keyed function of entity, coordinate and value: private, the same in every round, and centred.
+A float lies on a grid: that of its dtype, or a coarser one if it was rounded before (bf16, fp16, int8 in a float
+table). The sum of c such numbers lies on the grid too, so the exact mean gives c away. The owner therefore fills what
+is below the grid with a keyed function of entity, coordinate and value: private, the same in every round, and
+centred.
 """
 
 from __future__ import annotations

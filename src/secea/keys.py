@@ -1,8 +1,8 @@
 """Identities, the roster, the signed hello, and the channels between parties (section 3).
 
-A party proves who it is with an Ed25519 identity that the roster pins. For each session it draws an X25519 key and sends it in
-a signed hello. Two hellos make a pair key; every message has a key of its own, derived from the pair key and the
-message's whole label (its header), so that no key is used for two messages.
+A party proves who it is with an Ed25519 identity that the roster pins. For each session it draws an X25519 key and
+sends it in a signed hello. Two hellos make a pair key; every message has a key of its own, derived from the pair key
+and the message's whole label (its header), so that no key is used for two messages.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -122,7 +123,9 @@ class Hello:
         return b"secea hello 1\n" + b"".join(len(x).to_bytes(4, "little") + x for x in parts)
 
     @classmethod
-    def make(cls, identity: Identity, sender: int, session: bytes, incarnation: bytes, public: bytes, paillier: bytes) -> Hello:
+    def make(
+        cls, identity: Identity, sender: int, session: bytes, incarnation: bytes, public: bytes, paillier: bytes
+    ) -> Hello:
         """The sender: a hello with its signature."""
         unsigned = cls(session, incarnation, public, paillier)
         return cls(session, incarnation, public, paillier, identity.sign(unsigned._signed(sender)))
@@ -139,7 +142,7 @@ class Hello:
         if len(data) != expected:
             raise blame(sender, f"hello has {len(data)} bytes instead of {expected}")
         cuts = (0, 32, 32 + DIGEST_BYTES, 32 + DIGEST_BYTES + KEY_BYTES, HELLO_BYTES, expected)
-        session_of, incarnation, public, signature, paillier = (bytes(data[a:b]) for a, b in zip(cuts, cuts[1:], strict=False))
+        session_of, incarnation, public, signature, paillier = (bytes(data[a:b]) for a, b in pairwise(cuts))
         hello = cls(session_of, incarnation, public, paillier, signature)
         try:
             Ed25519PublicKey.from_public_bytes(roster.key(sender)).verify(signature, hello._signed(sender))
@@ -238,7 +241,7 @@ class Opener:
 
 
 def unauthentic(sender: int, fault: str) -> ProtocolError:
-    """The error for what nobody's key vouches for: the relay may have done it, unless it is the server's own message."""
+    """The error for what no key vouches for: the relay may have done it, unless the message is the server's own."""
     return FaultyPeer(SERVER, fault) if sender == SERVER else FaultyPeerOrRelay(sender, fault)
 
 
@@ -264,5 +267,3 @@ def shared_secret(parts: Sequence[tuple[int, bytes]]) -> bytes:
 def expand(secret: bytes, purpose: str, *label: bytes) -> bytes:
     """A key for one purpose out of the clients' common secret."""
     return HKDFExpand(SHA256(), KEY_BYTES, f"secea {purpose}\n".encode() + digest(*label)).derive(secret)
-
-

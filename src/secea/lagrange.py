@@ -1,7 +1,8 @@
 """Lagrange coding: data and noise as values of one polynomial, its values elsewhere as shares (eq. 6).
 
-A `Code` is the polynomial code of a federation. Data stand at beta_1..beta_K, noise at beta_{K+1}..beta_{K+T}, client v's
-share at alpha_v. Everything is a small matrix over the field times a tall block of data, worked on by `Ring.combine`.
+A `Code` is the polynomial code of a federation. Data stand at beta_1..beta_K, noise at beta_{K+1}..beta_{K+T}, client
+v's share at alpha_v. Everything is a small matrix over the field times a tall block of data, worked on by
+`Ring.combine`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Code:
 
         A share has degree K + T - 1; the product of two has twice that, `need` - 1.
         """
-        count = (self.K + self.T if degree is None else degree + 1)
+        count = self.K + self.T if degree is None else degree + 1
         if len(set(clients)) != len(clients) or len(clients) < count:
             raise ValueError(f"decoding takes the values of {count} different clients, got {list(clients)}")
         return self.ring.combine(

@@ -1,7 +1,7 @@
 """What travels: one fixed header for every message, and the few payloads that are not plain field elements.
 
-A message is cut into chunks of about CHUNK_BYTES, so that large stages stream; a chunk is what a network carries and what
-the traffic records count. All encodings have fixed width: sizes follow from public parameters alone.
+A message is cut into chunks of about CHUNK_BYTES, so that large stages stream; a chunk is what a network carries and
+what the traffic records count. All encodings have fixed width: sizes follow from public parameters alone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NO_CONTEXT: Final = bytes(DIGEST_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The label of a message. All of it but the chunk's number goes into the message's key; all of it is authenticated."""
+    """The label of a message: authenticated, and all of it but the chunk's number goes into the message's key."""
 
     kind: Kind
     sender: int
@@ -148,7 +148,7 @@ class Layout:
     def payload_bytes(self, chunk: int) -> int:
         """The bytes of one chunk before sealing."""
         span = self.span(chunk)
-        return self.prefix + (span.stop - span.start) * self.row_bytes
+        return self.prefix + int(span.stop - span.start) * self.row_bytes
 
     @property
     def wire_bytes(self) -> int:

@@ -93,7 +93,8 @@ class Params:
             raise ParamsError(f"key_bits must be a multiple of 64 in 256..16384, got {self.key_bits}")
         if self.key_bits < SECURE_KEY_BITS and not self.insecure_small_keys:
             raise ParamsError(
-                f"key_bits below {SECURE_KEY_BITS} are insecure, got {self.key_bits}; tests may pass insecure_small_keys=True"
+                f"key_bits must be at least {SECURE_KEY_BITS}, got {self.key_bits};"
+                " tests may use smaller keys with insecure_small_keys=True"
             )
         for name in ("max_entities", "max_union"):
             bound = getattr(self, name)

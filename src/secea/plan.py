@@ -17,8 +17,8 @@ from secea.sharing import SEED_LAYOUT
 class Plan:
     """The cost of one set-up and of one round in which all clients take part and nothing is retried.
 
-    Bytes are those that all parties send, headers and seals included: one entry for each hop, so what the server relays counts
-    twice. `Federation.traffic` records the same.
+    Bytes are those that all parties send, headers and seals included: one entry for each hop, so what the server
+    relays counts twice. `Federation.traffic` records the same.
     """
 
     setup_bytes: int

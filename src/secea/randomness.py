@@ -67,7 +67,7 @@ class KeyStream:
             done = 0
             while done < row.size:
                 words = row[done:]
-                self.fill(memoryview(words).cast("B"))
+                self.fill(words.view(np.uint8).data)
                 done += ring.accept(index, words).size
         return out
 

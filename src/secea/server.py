@@ -1,12 +1,12 @@
-"""The server as a state machine: it relays what it cannot read, adds the tables of the union, interpolates under masks, and
-says who takes part.
+"""The server as a state machine: it relays what it cannot read, computes under masks, and says who takes part.
 
-`receive` takes one chunk from a client: it is right and counts, or a `ProtocolError` names who is at fault and nothing has
-changed. `close` ends a stage: whoever has not sent all of it by then is left out. `outbox` gives what is to be delivered.
+`receive` takes one chunk from a client: it is right and counts, or a `ProtocolError` names who is at fault and
+nothing has changed. `close` ends a stage: whoever has not sent all of it by then is left out. `outbox` gives what is
+to be delivered.
 
-Messages between clients are kept until the stage is closed and it is known whose count. With `early`, the server announces
-its members as soon as all of them have begun to send, and passes everything on at once (`drain`): memory stays small, and
-whoever is lost on the way costs another attempt.
+Messages between clients are kept until the stage is closed and it is known whose count. With `early`, the server
+announces its members as soon as all of them have begun to send, and passes everything on at once (`drain`): memory
+stays small, and whoever is lost on the way costs another attempt.
 
     phase       collects             then sends
     GREETING    hello                the members, and their hellos
@@ -48,7 +48,7 @@ from secea.messages import (
     Layout,
     Step,
 )
-from secea.randomness import Entropy, KeyStream
+from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Masker
 from secea.retrieval.reciprocal import reciprocals, same_at_every_block
 from secea.session import Session, members_context, step_context, union_context
@@ -103,6 +103,8 @@ class Server:
         self.unplaced: set[int] = set()
         self.queue: dict[int, list[Buffer]] = {}  # to be delivered now
         self.made: dict[int, list[Buffer]] = {}  # means, until their stage is closed
+        self.next_seed = b""
+        self._maskers: dict[int, Masker] = {}  # prepared
         self._masker: tuple[int, Masker, Sealer] | None = None
 
     def __repr__(self) -> str:
@@ -294,6 +296,19 @@ class Server:
         self.round += 1
         self._collect(Phase.SHARE, self.contributors if self.session.form.weighted else self.query_members)
 
+    def prepare(self) -> None:
+        """Offline, before a round: the encrypted noise of the means to come, as if all will answer. Optional."""
+        if self.phase is not Phase.READY or not self.session.form.paillier_bytes:
+            return
+        self.next_seed = self.wire.entropy(SEED_BYTES)
+        ahead = Stage(Kind.MEAN, 0, 0, 0, 0, 0, NO_CONTEXT, NO_CONTEXT, self.next_seed)
+        layout = self.session.layout(Kind.ANSWER, self.M, 1)
+        self._maskers = {n: self.session.form.masker(self.wire, ahead, n) for n in self.query_members}
+        for masker in self._maskers.values():
+            for chunk in range(layout.chunks):
+                span = layout.span(chunk)
+                masker.prepare(chunk, span.stop - span.start, self.query_members)
+
     def close(self) -> None:
         """End the stage: those that have sent everything go on, without the others."""
         if self.phase is Phase.READY:
@@ -400,7 +415,7 @@ class Server:
             return
         if tags.size > self.session.max_union:
             raise FederationError(
-                f"the clients hold {tags.size} entities together, more than max_union={self.session.max_union}: raise it"
+                f"the clients hold {tags.size} entities, more than max_union={self.session.max_union}: raise it"
             )
         self.tags = tags
         self._tell(Kind.TAGS, RING61.to_bytes(tags[None]), self.session.layout(Kind.TAGS, tags.size, 0), there)
@@ -442,7 +457,7 @@ class Server:
         self.base_context, self.contributors = self.context, there
         self.context = step_context(self.context, self.round, announcement)
         self._collect(Phase.ANSWER, there)
-        self.mean_stage = self._stage(Kind.MEAN)
+        self.mean_stage, self.next_seed = self._stage(Kind.MEAN, self.next_seed), b""
 
     def _give_up_shares(self, there: tuple[int, ...]) -> None:
         """Someone is missing: the weights must be renewed for those who are there, before a round can be."""
@@ -466,7 +481,8 @@ class Server:
         n, within = self._client_of(chunk), chunk % layout.section_chunks
         if self._masker is None or self._masker[0] != n:
             sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
-            self._masker = (n, session.form.masker(self.wire, self.mean_stage, n), sealer)
+            masker = self._maskers.pop(n, None) or session.form.masker(self.wire, self.mean_stage, n)
+            self._masker = (n, masker, sealer)
         _, masker, sealer = self._masker
         answers, span = self.answers.pop(chunk), layout.span(chunk)
         body = masker.mask(within, answers, span.stop - span.start)
@@ -505,9 +521,9 @@ class Server:
     def _queue(self, n: int, message: Buffer) -> None:
         self.queue.setdefault(n, []).append(message)
 
-    def _stage(self, kind: Kind) -> Stage:
+    def _stage(self, kind: Kind, seed: bytes = b"") -> Stage:
         label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
-        return self.wire.stages((kind,), **label, context=self.context)[0]
+        return self.wire.stages((kind,), **label, context=self.context, seed=seed)[0]
 
     def _tell(self, kind: Kind, data: Buffer, layout: Layout, clients: tuple[int, ...]) -> None:
         """The same message to several clients, sealed for each."""
@@ -524,7 +540,12 @@ class Server:
 
     def _announce(self, clients: tuple[int, ...]) -> Announcement:
         """Say whose messages count, and pass on what they sent to each other; once for each stage."""
-        steps = {Phase.SECRET: Step.SECRET, Phase.QUERY: Step.QUERY, Phase.RESHARE: Step.WEIGHTS, Phase.SHARE: Step.SHARE}
+        steps = {
+            Phase.SECRET: Step.SECRET,
+            Phase.QUERY: Step.QUERY,
+            Phase.RESHARE: Step.WEIGHTS,
+            Phase.SHARE: Step.SHARE,
+        }
         announcement = Announcement(steps[self.phase], tuple((n, self.salts[n]) for n in clients))
         if self.announced is None:
             self.announced = clients
@@ -542,7 +563,7 @@ class Server:
     _SAVED: Final = (
         "epoch", "attempt", "weights", "round", "context", "query_context", "base_context", "members", "query_members",
         "contributors", "resharers", "hellos", "total", "tags", "salts", "progress", "held", "announced", "openings",
-        "answers", "finished", "queue", "made",
+        "answers", "finished", "queue", "made", "next_seed",
     )  # fmt: skip
 
     def save(self) -> bytes:
@@ -569,5 +590,6 @@ class Server:
             setattr(self, name, plain[name])
         self.phase, self.introduced = Phase(plain["phase"]), set(plain["introduced"])
         self.unplaced, self.masked, self._masker = set(plain["unplaced"]), plain["masked"], None
+        self._maskers = {}
         self.mean_stage = None if plain["mean_stage"] is None else Stage.of(plain["mean_stage"])
         return self

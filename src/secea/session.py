@@ -133,9 +133,7 @@ class Scheme:
 class Session(Scheme):
     """A scheme and a roster. Its hash binds everything public; parties with different hashes refuse each other."""
 
-    def __init__(
-        self, params: Params, roster: Roster, retrieval: str = "reciprocal", queries: str = "buckets"
-    ) -> None:
+    def __init__(self, params: Params, roster: Roster, retrieval: str = "reciprocal", queries: str = "buckets") -> None:
         super().__init__(params, retrieval, queries)
         if len(roster.clients) != params.clients:
             raise ParamsError(f"the roster has {len(roster.clients)} clients, Params has {params.clients}")
@@ -150,8 +148,8 @@ class Session(Scheme):
         return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
 
 
-# Contexts: what the parties must agree on at each point, as a digest that goes into every later key. Each is bound to the one
-# before it, so that no message made under one history opens under another.
+# Contexts: what the parties must agree on at each point, as a digest that goes into every later key. Each is bound to
+# the one before it, so that no message made under one history opens under another.
 
 
 def members_context(epoch: int, attempt: int, greeting: Announcement) -> bytes:

@@ -1,7 +1,7 @@
 """Private embedding sharing: rows become polynomials, their values go to the clients (section 5, eq. 3 to 8).
 
-T of a sender's shares are nothing but randomness, so they travel as a 32-byte seed; the polynomial is the one through the
-data and those T shares. The distribution is that of the paper's, where the noise stands at the last T betas.
+T of a sender's shares are nothing but randomness, so they travel as a 32-byte seed; the polynomial is the one through
+the data and those T shares. The distribution is that of the paper's, where the noise stands at the last T betas.
 """
 
 from __future__ import annotations

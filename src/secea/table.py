@@ -62,7 +62,9 @@ def _floats(values: object, what: str) -> Floats:
         return array.astype(np.float64)
     if array.size == 0 and array.dtype == object:
         return array.astype(np.float64)
-    raise TableTypeError(f"{what} has dtype {array.dtype}; use float32 or float64 (for example array.astype('float32'))")
+    raise TableTypeError(
+        f"{what} has dtype {array.dtype}; use float32 or float64 (for example array.astype('float32'))"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,9 @@ class Table:
         names = canonical_names(self.names)
         matrix = _floats(self.matrix, "the matrix of a table")
         if matrix.ndim != 2 or len(matrix) != len(names):
-            raise TableError(f"a table of {len(names)} names needs a matrix of {len(names)} rows, got shape {matrix.shape}")
+            raise TableError(
+                f"a table of {len(names)} names needs a matrix of {len(names)} rows, got shape {matrix.shape}"
+            )
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "matrix", matrix)
 

@@ -1,8 +1,8 @@
 """The private entity union: everyone's tags in one list, and nothing about who has which (section 4).
 
-Each client writes its tags into a lookup table of random linear weights; the tables are added under pairwise masks, so the
-server sees the total alone; and the total depends on the union alone, because the sum of any owners' uniform weights is
-uniform. The server takes the total apart cell by cell in linear time.
+Each client writes its tags into a lookup table of random linear weights; the tables are added under pairwise masks,
+so the server sees the total alone; and the total depends on the union alone, because the sum of any owners' uniform
+weights is uniform. The server takes the total apart cell by cell in linear time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,5 +133,4 @@ def peel(total: Residues, geometry: Geometry, ring: Ring = RING61) -> Words | No
         look = np.unique(positions)
     if table.any():
         return None
-    union: Any = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint64)
-    return union
+    return np.sort(np.concatenate([np.zeros(0, np.uint64), *found]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -90,6 +90,14 @@ class Federation:
         while self.server.phase is not Phase.READY:
             self._exchange(set(self._clients))
 
+    def prepare(self) -> None:
+        """Offline, before a round: encrypted noise and encryption randomness. Optional, and counted apart."""
+        for n, client in self._clients.items():
+            with self._timed("prepare", n):
+                client.prepare()
+        with self._timed("prepare", "server"):
+            self.server.prepare()
+
     def round(self, tables: Sequence[TableLike | None]) -> list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table."""
         if self._server is None:
@@ -137,11 +145,11 @@ class Federation:
     # ----------------------------------------------------------------------------------------------- one exchange
 
     def _exchange(self, present: set[int]) -> None:
-        """Clients to server, and back: a few messages of each client at a time, so that a stage need not fit in memory."""
+        """Clients to server, and back: a few messages of each client at a time, so that memory stays small."""
         phase = str(self.server.phase)
         streams = {n: self._clients[n].outbox() for n in sorted(present)}
         while streams:
-            sent = dict(zip(streams, self._pool.map(partial(self._outbox, phase), streams.items()), strict=True))
+            sent = dict(zip(streams, self._map(partial(self._outbox, phase), streams.items()), strict=True))
             with self._timed(phase, "server"):
                 for n, messages in sent.items():
                     for message in messages:
@@ -154,6 +162,10 @@ class Federation:
             self.server.close()
             inboxes = self.server.drain()
         self._distribute(inboxes, present, phase)
+
+    def _map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        """Clients side by side; one after the other where each of them uses all cores by itself."""
+        return map(work, items) if self.session.form.paillier_bytes else self._pool.map(work, items)
 
     @property
     def _at_once(self) -> int:
@@ -168,7 +180,7 @@ class Federation:
             for message in messages:
                 self._record("server", n, message)
         there = [n for n in inboxes if n in present]
-        list(self._pool.map(lambda n: self._inbox(n, inboxes[n], phase), there))
+        list(self._map(lambda n: self._inbox(n, inboxes[n], phase), there))
 
     def _inbox(self, n: int, messages: list[Buffer], phase: str) -> None:
         with self._timed(phase, n):
@@ -187,7 +199,8 @@ class Federation:
         self.traffic.append(Hop(self.server.round, sender, receiver, header.kind.name.lower(), len(message)))
 
     def _timed(self, phase: str, who: int | str) -> _Timer:
-        return _Timer(self.timing[phase], who)
+        alone = self._session is not None and self.session.form.paillier_bytes > 0
+        return _Timer(self.timing[phase], who, time.process_time if alone else time.thread_time)
 
     def _result(self, n: int, source: TableLike | None, table: Table | None) -> Any:
         client = self._clients[n]
@@ -198,19 +211,19 @@ class Federation:
 
 
 class _Timer:
-    """Adds a thread's CPU time to a record."""
+    """Adds the CPU time that passes to a record."""
 
-    def __init__(self, record: dict[int | str, float], who: int | str) -> None:
-        self._record, self._who = record, who
+    def __init__(self, record: dict[int | str, float], who: int | str, clock: Callable[[], float]) -> None:
+        self._record, self._who, self._clock = record, who, clock
 
     def __enter__(self) -> None:
-        self._start = time.thread_time()
+        self._start = self._clock()
 
     def __exit__(self, *_: object) -> None:
-        self._record[self._who] += time.thread_time() - self._start
+        self._record[self._who] += self._clock() - self._start
 
 
-def _client_table(n: int, source: TableLike, dim: int) -> Table:
+def _client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
     try:
         return as_table(source, dim)
     except TableError as error:
@@ -224,14 +237,13 @@ def aggregate(
 
     Keywords are those of `Params`; clients, dim and the bounds come from the tables.
     """
-    shaped = [_client_table(n, t, params.get("dim")) if len(t) or "dim" in params else None for n, t in enumerate(tables)]
-    widths = {n: t.dim for n, t in enumerate(shaped) if t is not None and len(t)}
-    if len(set(widths.values())) > 1:
-        (a, one), (b, other) = list(widths.items())[0], next(x for x in widths.items() if x[1] != next(iter(widths.values())))
-        raise TableError(f"client {a} has embeddings of length {one}, client {b} of length {other}")
-    settings = {"clients": len(tables), "dim": next(iter(widths.values()), 1)} | params
+    filled = [(n, _client_table(n, table)) for n, table in enumerate(tables) if len(table)]
+    dim = filled[0][1].dim if filled else 1
+    for n, table in filled:
+        if table.dim != dim:
+            a = filled[0][0]
+            raise TableError(f"client {a} has embeddings of length {dim}, client {n} of length {table.dim}")
+    settings = {"clients": len(tables), "dim": dim} | params
     fed = Federation(Params(**settings), retrieval, queries)
     fed.setup([t.keys() for t in tables])
     return fed.round(tables)
-
-

@@ -1,7 +1,7 @@
 """The two ways to retrieve a mean: with Paillier (the paper's) and by shared reciprocals (the default). One interface.
 
-A `Retrieval` is public knowledge: the field, the sizes, and three small workers that go through an exchange chunk by chunk:
-the `Answerer` of client v, the `Masker` of the server, the `Reader` of client n.
+A `Retrieval` is public knowledge: the field, the sizes, and three small workers that go through an exchange chunk by
+chunk: the `Answerer` of client v, the `Masker` of the server, the `Reader` of client n.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ Floats64 = NDArray[np.float64]
 class Answerer(Protocol):
     """Client v: hides its answers to client n's queries from everyone but the purpose they serve."""
 
+    def prepare(self, chunk: int, rows: int) -> None:
+        """Offline: what a chunk needs that does not depend on the answers."""
+        ...
+
     def cover(self, chunk: int, answers: Residues) -> Buffer:
         """One chunk of answers [P, rows, L], as the server gets it."""
         ...
@@ -32,6 +36,10 @@ class Answerer(Protocol):
 
 class Masker(Protocol):
     """The server: turns the answers of several clients into what client n gets."""
+
+    def prepare(self, chunk: int, rows: int, clients: Sequence[int]) -> None:
+        """Offline: what a chunk needs that does not depend on the answers, if those clients give them."""
+        ...
 
     def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> Buffer:
         """One chunk, from the answers of at least `need` clients."""

@@ -1,17 +1,19 @@
 """Retrieval with Paillier's cryptosystem: the paper's form, packed and repaired (section 7a, eq. 11 to 16).
 
-Client v encrypts its answers for client n; the server multiplies them by r and adds a noise polynomial that is 0 where the data
-stand, plus p*R over the integers; client n decrypts, interpolates, and finds the mean by rational reconstruction.
-The exact mean shows its count to whoever holds it: docs/threat-model.md says what that means.
+Client v encrypts its answers for client n; the server multiplies them by r and adds a noise polynomial that is 0
+where the data stand, plus p*R over the integers; client n decrypts, interpolates, and finds the mean by rational
+reconstruction. The exact mean shows its count to whoever holds it: docs/threat-model.md says what that means.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
 
 from secea import fixedpoint
@@ -19,8 +21,8 @@ from secea.errors import ParamsError
 from secea.field import M61, RING61, Residues
 from secea.keys import expand
 from secea.lagrange import Code
-from secea.paillier import Packing, PrivateKey, PublicKey
 from secea.messages import Buffer
+from secea.paillier import Packing, PrivateKey, PublicKey
 from secea.params import Params
 from secea.randomness import KeyStream
 from secea.sharing import block_length, expand_rows
@@ -99,37 +101,71 @@ def private_key(secret: bytes) -> PrivateKey:
 
 
 class _Encrypter:
+    """Blinds are a function of the stage's seed and the chunk: made early or late, each is used for one ciphertext."""
+
     def __init__(self, form: Paillier, key: PublicKey, stream: KeyStream) -> None:
         self._form, self._key, self._stream = form, key, stream
+        self._ready: dict[int, list[mpz]] = {}
+
+    def _blinds(self, chunk: int, rows: int) -> list[mpz]:
+        count = rows * self._form.packing.plaintexts(self._form.block_length)
+        return self._key.short_blinds(count, self._stream.lane(chunk).bytes)
+
+    def prepare(self, chunk: int, rows: int) -> None:
+        """Encryption randomness."""
+        self._ready[chunk] = self._blinds(chunk, rows)
 
     def cover(self, chunk: int, answers: Residues) -> bytes:
         """Enc(A_v), packed (eq. 11 ff.)."""
-        plaintexts = self._form.packing.pack(answers[0])
-        blinds = self._key.short_blinds(len(plaintexts), self._stream.lane(chunk).bytes)
-        return self._key.ciphertexts_to_bytes(self._key.encrypt(plaintexts, blinds))
+        blinds = self._ready.pop(chunk, None) or self._blinds(chunk, answers.shape[1])
+        return self._key.ciphertexts_to_bytes(self._key.encrypt(self._form.packing.pack(answers[0]), blinds))
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """What the server adds to one chunk of answers: r for each query, and Enc(psi(alpha_v) + p*R) for each client."""
+
+    r: NDArray[np.uint64] = field(repr=False)
+    encrypted: dict[int, list[mpz]] = field(repr=False)
 
 
 class _Scrambler:
+    """All its randomness is a function of the stage's seed and the chunk, as with `_Encrypter`."""
+
     def __init__(self, form: Paillier, key: PublicKey, stream: KeyStream) -> None:
         self._form, self._key, self._stream = form, key, stream
+        self._ready: dict[int, _Noise] = {}
 
-    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> bytes:
-        """Enc(r * A_v + psi(alpha_v) + p*R) for everyone who answered (eq. 12, 13)."""
-        form, code, key = self._form, self._form.code, self._key
-        per_row, stream = form.packing.plaintexts(form.block_length), self._stream.lane(chunk)
+    def _noise(self, chunk: int, rows: int, clients: Sequence[int]) -> _Noise:
+        form, code, key, stream = self._form, self._form.code, self._key, self._stream.lane(chunk)
         r = stream.nonzero(RING61, rows)[0]
         free = code.need - code.K
         psi = stream.elements(RING61, free, rows, form.block_length)
-        clients = sorted(answers)
         at = code.matrix(code.data_points + code.alpha[:free], code.at(clients))[:, :, code.K :]
         values = RING61.combine(np.ascontiguousarray(at), psi)[0]
-        masked = []
+        encrypted = {}
         for i, v in enumerate(clients):
-            ciphertexts = key.ciphertexts_from_bytes(bytes(answers[v]), rows * per_row)
-            noise = form.packing.noise(values[i], stream.bytes)
-            fresh = key.encrypt(noise, key.full_blinds(len(noise), stream.bytes))
-            masked.append(key.ciphertexts_to_bytes(key.add(key.scale(ciphertexts, r), fresh) if rows else []))
-        return b"".join(masked)
+            own = self._stream.lane((v + 1) << 32 | chunk)  # the same for v whoever else answers
+            noise = form.packing.noise(values[i], own.bytes)
+            encrypted[v] = key.encrypt(noise, key.full_blinds(len(noise), own.bytes))
+        return _Noise(r, encrypted)
+
+    def prepare(self, chunk: int, rows: int, clients: Sequence[int]) -> None:
+        """Encrypted noise (section IV of the paper)."""
+        self._ready[chunk] = self._noise(chunk, rows, clients)
+
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> bytes:
+        """Enc(r * A_v + psi(alpha_v) + p*R) for everyone who answered (eq. 12, 13)."""
+        form, key, clients = self._form, self._key, sorted(answers)
+        count = rows * form.packing.plaintexts(form.block_length)
+        noise = self._ready.pop(chunk, None)
+        if noise is None or not set(clients) <= noise.encrypted.keys():
+            noise = self._noise(chunk, rows, clients)
+        masked = []
+        for v in clients if rows else ():
+            ciphertexts = key.ciphertexts_from_bytes(bytes(answers[v]), count)
+            masked += key.add(key.scale(ciphertexts, noise.r), noise.encrypted[v])
+        return key.ciphertexts_to_bytes(masked)
 
 
 class _Decrypter:

@@ -1,8 +1,8 @@
 """Retrieval by shared reciprocals: no homomorphic encryption, and the count stays hidden (section 7b).
 
-Once for each set of contributors the clients turn shares of the counts into shares of C/count, C = lcm(1..N), and weight
-the queries with them. A round's answer is then a share of C * mean, an integer whatever the count is; the server interpolates
-it under pads that only the clients know, and adds noise that drowns the grid on which it lies.
+Once for each set of contributors the clients turn shares of the counts into shares of C/count, C = lcm(1..N), and
+weight the queries with them. A round's answer is then a share of C * mean, an integer whatever the count is; the
+server interpolates it under pads that only the clients know, and adds noise that drowns the grid on which it lies.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def fewest_primes(bound: int) -> Ring:
 def pad(wire: Endpoint, stage: Stage, peer: int) -> KeyStream:
     """The pad between this client and a peer for the answers of one round, the same at both ends.
 
-    The context is bound to every contributor's salt, so it never repeats, and with it the pad. The pad of one's own answer
-    comes from the stage's seed.
+    The context is bound to every contributor's salt, so it never repeats, and with it the pad. The pad of one's own
+    answer comes from the stage's seed.
     """
     if peer == wire.number:
         return KeyStream(expand(stage.seed, "pad", stage.context))
@@ -132,7 +132,7 @@ def same_at_every_block(code: Code, values: Residues) -> Residues:
 
 
 def to_reshare(code: Code, clients: Sequence[int], v: int, product: Residues) -> Residues:
-    """Client v: lambda_{k,v} * product at beta_k, to be shared: the degree comes down from 2(K+T-1) to K+T-1 (step 3)."""
+    """Client v: lambda_{k,v} * product at beta_k; shared, it has degree K+T-1 again (step 3)."""
     lambdas = code.matrix(code.at(clients), code.data_points)  # [P, K, clients]
     column = np.ascontiguousarray(lambdas[:, :, list(clients).index(v)][:, :, None])
     return code.ring.combine(column, product[:, None])
@@ -145,6 +145,9 @@ class _Padder:
     def __init__(self, ring: Ring, stream: KeyStream) -> None:
         self._ring, self._stream = ring, stream
 
+    def prepare(self, chunk: int, rows: int) -> None:
+        """Nothing takes long enough."""
+
     def cover(self, chunk: int, answers: Residues) -> memoryview:
         """A_v + s_v (step 4)."""
         pads = self._stream.lane(chunk).elements(self._ring, *answers.shape[1:])
@@ -154,6 +157,9 @@ class _Padder:
 class _Drowner:
     def __init__(self, form: Reciprocal, stream: KeyStream) -> None:
         self._form, self._stream = form, stream
+
+    def prepare(self, chunk: int, rows: int, clients: Sequence[int]) -> None:
+        """Nothing takes long enough."""
 
     def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> memoryview:
         """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers (step 5)."""
@@ -192,5 +198,3 @@ class _Unpadder:
         middle = np.broadcast_to(self._middle.reshape(-1, 1, 1, 1), blocks.shape)
         ring.subtract_into(blocks, np.ascontiguousarray(middle))
         return ring.join(blocks, self._scale).transpose(1, 0, 2).reshape(rows, K * L)
-
-

@@ -1,0 +1,36 @@
+# Everything runs in .venv, which is made on first use; nothing else needs to be installed but Python 3.11 and a C compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: demo test lint types unit format clean
+
+demo: $(STAMP)
+	$(BIN)/secea demo
+
+test: lint types unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --durations 8
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# The package is installed in place; its kernels are compiled again when their source changes.
+$(STAMP): pyproject.toml setup.py $(wildcard src/secea/_kernels/*.[ch]) src/secea/_kernels/build.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info src/secea/_kernels/*.so src/secea/_kernels/*.o
