@@ -19,7 +19,7 @@ import gmpy2  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 from gmpy2 import mpz
 
-from secea.paillier import Packing, Pool, PrivateKey
+from secea.paillier import Packing, PrivateKey
 
 P, SIGMA = 2**61 - 1, 64
 COUNT = 24
@@ -70,9 +70,8 @@ def rows(bits: int, scalar: int) -> Iterator[tuple[str, str, float]]:
         ),
     )
     yield "encrypt, short exponent", "encrypt", cost(lambda: public.encrypt(plaintexts, public.short_blinds(COUNT)))
-    pool = Pool(public)
-    pool.refill(3 * COUNT)
-    yield "encrypt, from the pool (online)", "encrypt", cost(lambda: public.encrypt(plaintexts, pool.take(COUNT)))
+    blinds = public.short_blinds(COUNT)
+    yield "encrypt, prepared (online)", "encrypt", cost(lambda: public.encrypt(plaintexts, blinds))
     yield "server's blind, u^n", "encrypt", cost(lambda: gmpy2.powmod_base_list(units, n, n2), 8)
     yield "server's blind, long fixed base", "encrypt", cost(lambda: public.full_blinds(COUNT))
 

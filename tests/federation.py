@@ -1,4 +1,4 @@
-"""Small federations for tests, driven by hand: every hop of every message can be watched, damaged, held back or replaced."""
+"""Small federations for tests, driven by hand: every hop can be watched, damaged, held back or replaced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -94,6 +95,7 @@ class Parties:
         seed: object = 0,
         retrieval: str = "reciprocal",
         queries: str = "buckets",
+        early: bool = False,
         **params: Any,
     ) -> None:
         print(f"federation: seed {seed!r}, sets {sets!r}, {retrieval}, {queries}, {params}")  # shown where a test fails
@@ -106,7 +108,8 @@ class Parties:
         union = {name for names in sets for name in names}
         given = given.with_bounds(max_entities=max(map(len, sets)), max_union=len(union))
         self.session = Session(given, Roster(tuple(keys), self.identities[SERVER].public), retrieval, queries)
-        self.server = Server(self.session, self.identities[SERVER], self.entropy[SERVER])
+        self.early = early
+        self.server = Server(self.session, self.identities[SERVER], self.entropy[SERVER], early=early)
         self.clients = {n: self.new_client(n) for n in range(len(sets))}
         self.present = set(self.clients)
 
@@ -147,6 +150,28 @@ class Parties:
         self.up(hook)
         self.server.close()
         self.down(hook)
+
+    def stream(self, at_once: int, hook: Hook = untouched) -> None:
+        """An exchange in which each client sends a few messages at a time, and everything is passed on at once."""
+        sending = {n: self.clients[n].outbox() for n in sorted(self.present)}
+        while sending:
+            for n, outbox in list(sending.items()):
+                sent = [bytes(message) for message in islice(outbox, at_once)]
+                if len(sent) < at_once:
+                    del sending[n]
+                for hop in (hop for message in sent for hop in hook(Hop(n, SERVER, message))):
+                    self.deliver(hop)
+            self.flow(hook)
+        self.server.close()
+        self.flow(hook)
+
+    def flow(self, hook: Hook = untouched) -> None:
+        """What the server can pass on now is delivered, and not kept."""
+        for n, waiting in self.server.drain().items():
+            for hop in (
+                hop for message in waiting if n in self.present for hop in hook(Hop(SERVER, n, bytes(message)))
+            ):
+                self.deliver(hop)
 
     def until(self, *phases: Phase, hook: Hook = untouched) -> None:
         """Exchanges, until the server is in one of these phases."""
@@ -190,7 +215,7 @@ class Parties:
         return random_tables(self.sets, self.params.dim, (self.seed, number), self.params.max_abs)
 
     def check(self, tables: Tables, contributors: Iterable[int] | None = None) -> None:
-        """Every client that is present has the means of its own entities over all owners (that are present, or are named)."""
+        """All that are present have the means of their own entities, over the owners that are present, or are named."""
         among = self.present if contributors is None else set(contributors)
         expected = true_means(table for n, table in enumerate(tables) if n in among)
         for n in sorted(self.present):
@@ -223,7 +248,7 @@ class Parties:
         for n in numbers or (*self.clients, SERVER):
             saved, identity = self.party(n).save(), self.identities[n]
             if n == SERVER:
-                self.server = Server.restore(self.session, identity, saved, self.entropy[n])
+                self.server = Server.restore(self.session, identity, saved, self.entropy[n], early=self.early)
             else:
                 self.clients[n] = Client.restore(self.session, identity, saved, self.entropy[n])
             assert self.party(n).save() == saved
@@ -261,7 +286,8 @@ class Parties:
 
 SETUP_PLACES: Final = (
     "hello to the server", "server's hello to a client", "greeting announcement to a client", "hello to a client",
-    "part to the server", "secret announcement to a client", "part to a client", "table to the server", "tags to a client",
+    "part to the server", "secret announcement to a client", "part to a client", "table to the server",
+    "tags to a client",
     "query seed to the server", "query to the server", "query announcement to a client", "query seed to a client",
     "query to a client",
 )  # fmt: skip
@@ -302,7 +328,7 @@ def at(place: str, parties: Parties, action: Callable[[Hop], Iterable[Hop] | Non
 def whole_run(
     parties: Parties, place: str, action: Callable[[Hop], Iterable[Hop] | None], *, rounds: int = 1
 ) -> list[Hop]:
-    """Set up and run rounds with an action at one place; the means must be right. Gives all hops that were delivered."""
+    """Set up and run rounds with an action at one place; the means must be right. Gives all delivered hops."""
     hops: list[Hop] = []
     hook, acted = at(place, parties, lambda hop: acted_on(hop)), False
 

@@ -53,12 +53,6 @@ def test_an_identity_of_another_length_is_refused(size: int) -> None:
         Identity(bytes(size))
 
 
-def test_the_storage_key_is_derived_from_the_identity_and_differs_from_all_it_shows() -> None:
-    one, other = Identity(bytes(32)), Identity(bytes(31) + b"\1")
-    assert one.storage_key() == Identity(bytes(32)).storage_key()
-    assert len({one.storage_key(), other.storage_key(), one.secret, one.public}) == 4
-
-
 names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8)
 
 
@@ -84,10 +78,10 @@ def test_the_fingerprint_changes_with_any_change(roster: Roster, data: st.DataOb
     n = data.draw(st.integers(0, len(clients) - 1))
     changed = [
         replace(roster, server=new_key),
-        replace(roster, clients=tuple([*clients[:n], new_key, *clients[n + 1 :]])),
-        replace(roster, clients=tuple([*clients, new_key]), names=(*given, "one more" * 2)),
-        replace(roster, names=tuple([*given[:n], "another" * 2, *given[n + 1 :]])),
-        replace(roster, clients=tuple([*clients[:n], roster.server, *clients[n + 1 :]]), server=clients[n]),
+        replace(roster, clients=(*clients[:n], new_key, *clients[n + 1 :])),
+        replace(roster, clients=(*clients, new_key), names=(*given, "one more" * 2)),
+        replace(roster, names=(*given[:n], "another" * 2, *given[n + 1 :])),
+        replace(roster, clients=(*clients[:n], roster.server, *clients[n + 1 :]), server=clients[n]),
     ]
     if len(clients) > 1:
         changed.append(replace(roster, clients=tuple(clients[::-1])))
@@ -167,14 +161,23 @@ def with_hello(hop: Hop, **changed: Any) -> Hop:
 def signed_again(parties: Parties, hop: Hop, signer: int, **changed: Any) -> Hop:
     """A hello with other content, signed by `signer` in its sender's name."""
     old = parties.party(hop.header.sender).wire.hello
-    parts = {"session": old.session, "incarnation": old.incarnation, "public": old.public, "paillier": old.paillier} | changed
+    parts = {
+        "session": old.session,
+        "incarnation": old.incarnation,
+        "public": old.public,
+        "paillier": old.paillier,
+    } | changed
     hello = Hello.make(parties.identities[signer], hop.header.sender, **parts)
     header = replace(hop.header, salt=hello.incarnation).pack()
     return replace(hop, message=header + hello.to_bytes())
 
 
 OTHER_KEY = SessionKey(b"\7" * 32).public
-SMALL_ORDER = [bytes(32), b"\1" + bytes(31), bytes.fromhex("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f")]
+SMALL_ORDER = [
+    bytes(32),
+    b"\1" + bytes(31),
+    bytes.fromhex("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"),
+]
 Forgery = Callable[[Parties, Hop], Hop]
 PLACES = ["hello to the server", "hello to a client", "server's hello to a client"]
 
@@ -260,8 +263,10 @@ OTHER_SESSIONS: dict[str, Callable[[pytest.MonkeyPatch, Parties], Session]] = {
     "retrieval": lambda patch, p: Session(p.params, p.session.roster, "reciprocal"),
     "queries": lambda patch, p: Session(p.params, p.session.roster, "paillier", "full"),
     "roster": lambda patch, p: Session(p.params, replace(p.session.roster, names=("a", "b", "c")), "paillier"),
-    "version": lambda patch, p: patch.setattr(session, "WIRE_VERSION", messages.WIRE_VERSION + 1)  # type: ignore[func-returns-value]
-    or Session(p.params, p.session.roster, "paillier"),
+    "version": lambda patch, p: (
+        patch.setattr(session, "WIRE_VERSION", messages.WIRE_VERSION + 1)
+        or Session(p.params, p.session.roster, "paillier")
+    ),
 }
 
 
@@ -297,7 +302,9 @@ def test_a_party_whose_identity_is_not_pinned_cannot_be_made() -> None:
 # ----------------------------------------------------------------------------------------------------------- channels
 
 
-def channels(session_hash: bytes = b"\3" * 32, one: bytes = b"\1" * 32, other: bytes = b"\2" * 32) -> tuple[Channel, Channel]:
+def channels(
+    session_hash: bytes = b"\3" * 32, one: bytes = b"\1" * 32, other: bytes = b"\2" * 32
+) -> tuple[Channel, Channel]:
     """Both ends of the channel of clients 4 and 9."""
     ends = {4: SessionKey(one), 9: SessionKey(other)}
     signers = {n: Identity(bytes([n]) * 32) for n in ends}
@@ -312,12 +319,16 @@ def channels(session_hash: bytes = b"\3" * 32, one: bytes = b"\1" * 32, other: b
 def headers(draw: st.DrawFn, sender: int = 4, receiver: int = 9) -> Header:
     epoch, weights, number, sequence = (draw(words) for _ in range(4))
     kind, attempt, chunks = draw(st.sampled_from(Kind)), draw(st.integers(0, 2**16 - 1)), draw(st.integers(1, 5))
-    return Header(kind, sender, receiver, epoch, weights, number, attempt, sequence, chunks, draw(digests), draw(digests))
+    return Header(
+        kind, sender, receiver, epoch, weights, number, attempt, sequence, chunks, draw(digests), draw(digests)
+    )
 
 
 @law
 @given(keys, keys, keys, headers(), st.binary(max_size=200))
-def test_what_one_end_seals_the_other_opens(hashed: bytes, one: bytes, other: bytes, header: Header, data: bytes) -> None:
+def test_what_one_end_seals_the_other_opens(
+    hashed: bytes, one: bytes, other: bytes, header: Header, data: bytes
+) -> None:
     if one == other:
         return
     mine, theirs = channels(hashed, one, other)
@@ -376,7 +387,10 @@ def test_streams_for_different_purposes_or_pairs_or_sessions_differ() -> None:
     mine, _ = channels()
     drawn = [mine.stream(purpose, b"label").bytes(32) for purpose in ("pad", "mask", "seal")]
     drawn += [mine.derive("seal", b"label"), mine.stream("pad", b"label").lane(1).bytes(32)]
-    drawn += [channels(b"\4" * 32)[0].stream("pad", b"label").bytes(32), channels(one=b"\5" * 32)[0].stream("pad", b"label").bytes(32)]
+    drawn += [
+        channels(b"\4" * 32)[0].stream("pad", b"label").bytes(32),
+        channels(one=b"\5" * 32)[0].stream("pad", b"label").bytes(32),
+    ]
     assert len(set(drawn)) == len(drawn)
 
 
@@ -386,7 +400,7 @@ def test_a_pair_key_is_bound_to_both_hellos_whole() -> None:
     derived = set()
     for changed in ({}, {"incarnation": b"\1" * 16}, {"paillier": b"another1"}, {"signature": b"\1" * 64}):
         for n in ends:
-            both = hellos | {n: replace(hellos[n], **changed)}  # type: ignore[arg-type]
+            both = hellos | {n: replace(hellos[n], **changed)}
             derived.add(Channel.between(4, both[4], ends[4], 9, both[9]).derive("x", b""))
     assert len(derived) == 7
 
@@ -432,7 +446,7 @@ def test_a_message_with_a_number_that_is_past_is_refused() -> None:
         with pytest.raises(FaultyPeerOrRelay, match="replay"):
             receiver.open(old, channel.sealer(old).seal(0, b"x"))
     new = replace(header, sequence=8)
-    assert receiver.open(new, channel.sealer(new).seal(0, b"x")).payload == b"x"
+    assert bytes(receiver.open(new, channel.sealer(new).seal(0, b"x")).payload) == b"x"
 
 
 # ------------------------------------------------------------------------------------------------- the shared secret
@@ -460,7 +474,7 @@ def test_a_shared_secret_without_all_its_parts_is_refused(parts: list[tuple[int,
 
 
 # ---------------------------------------------------------------------------------------------- known-answer vectors
-# Clients 4 and 9, X25519 secrets 01.. and 02.., identities 04.. and 09.., incarnations 04.. and 09.., session hash 03...
+# Clients 4 and 9, X25519 secrets 01.. and 02.., identities 04.. and 09.., incarnations likewise, session hash 03...
 # Every value below was computed by `by_hand`, which uses HMAC, SHA-256, BLAKE2b and `cryptography`'s primitives alone.
 
 HEADER = Header(Kind.SHARE, 4, 9, 1, 2, 3, 0, 5, 2, bytes(range(16)), bytes(range(16, 32)))
@@ -475,7 +489,7 @@ SEALED_CHUNK_1 = (
     "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
     "afe8d7fc9b0a3131358410ed04565e47a42912ad5cf2285e8027c67b0bca91e0"
 )
-SHARED_SECRET = "72d61dea3e6081c2d0a92cbbc20782ab2eaa7025c5bc480012fd8571ac036f0a"
+HASHED_PARTS = "72d61dea3e6081c2d0a92cbbc20782ab2eaa7025c5bc480012fd8571ac036f0a"
 
 
 def hkdf_expand(key: bytes, info: bytes) -> bytes:
@@ -521,7 +535,7 @@ def by_hand() -> dict[str, Any]:
 def test_the_known_answers_are_what_plain_primitives_give() -> None:
     assert by_hand() == {
         "pair": PAIR_KEY, "message": MESSAGE_KEY, "pad": PAD_KEY, "stream": PAD_BYTES, "lane": PAD_LANE_1,
-        "elements": PAD_ELEMENTS, "sealed": SEALED_CHUNK_1, "shared": SHARED_SECRET,
+        "elements": PAD_ELEMENTS, "sealed": SEALED_CHUNK_1, "shared": HASHED_PARTS,
     }  # fmt: skip
 
 
@@ -535,8 +549,8 @@ def test_keys_streams_and_a_sealed_message_have_their_known_values() -> None:
     assert pad.lane(1).bytes(32).hex() == PAD_LANE_1
     assert pad.lane(0).elements(RING61, 4)[0].tolist() == PAD_ELEMENTS
     assert mine.sealer(HEADER).seal(1, b"the second chunk").hex() == SEALED_CHUNK_1
-    assert theirs.opener(HEADER).open(HEADER.at(1), bytes.fromhex(SEALED_CHUNK_1)) == b"the second chunk"
-    assert shared_secret([(2, b"\2" * 32), (0, b"\1" * 32)]).hex() == SHARED_SECRET
+    assert bytes(theirs.opener(HEADER).open(HEADER.at(1), bytes.fromhex(SEALED_CHUNK_1))) == b"the second chunk"
+    assert shared_secret([(2, b"\2" * 32), (0, b"\1" * 32)]).hex() == HASHED_PARTS
 
 
 # ------------------------------------------------------------------------------------------------------------ secrets
@@ -566,8 +580,8 @@ def test_no_secret_stands_in_a_repr() -> None:
         *(stage.seed for stage in client.pending), *client.names,
     ]  # fmt: skip
     objects = [
-        wire.identity, wire.key, wire.hello, wire, channel, channel.sealer(replace(header, sender=0, receiver=1)), stage,
-        opened, opened.stream, stream, client, server, server.wire, private, private.public, parties.session,
+        wire.identity, wire.key, wire.hello, wire, channel, channel.sealer(replace(header, sender=0, receiver=1)),
+        stage, opened, opened.stream, stream, client, server, server.wire, private, private.public, parties.session,
         parties.session.form, Stage.of(stage.plain()), client.shape, stream.lane(1),
     ]  # fmt: skip
     assert {Identity, SessionKey, Channel, KeyStream, Stage, Opened, PrivateKey} <= {type(x) for x in objects}

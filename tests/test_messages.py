@@ -49,19 +49,25 @@ def test_a_header_takes_64_bytes_and_comes_back_as_it_was(header: Header, body: 
     assert type(parsed.context) is type(parsed.salt) is bytes
 
 
+def parse(data: bytes, carrier: int) -> Header | ProtocolError:
+    try:
+        return Header.parse(data, carrier)
+    except ProtocolError as error:
+        return error
+
+
 @law
 @given(st.binary(max_size=130), st.sampled_from([0, 3, SERVER]))
 @example(b"", 0)
 @example(bytes(63), 1)
 @example(bytes([WIRE_VERSION]) + bytes(63), 2)
 def test_any_bytes_parse_or_are_the_carriers_fault(data: bytes, carrier: int) -> None:
-    try:
-        header = Header.parse(data, carrier)
-    except ProtocolError as error:
-        assert error.suspects == (carrier,)
+    parsed = parse(data, carrier)
+    if isinstance(parsed, ProtocolError):
+        assert parsed.suspects == (carrier,)
     else:
-        assert header.pack() == data[:HEADER_BYTES]
-        assert header.chunk < header.chunks
+        assert parsed.pack() == data[:HEADER_BYTES]
+        assert parsed.chunk < parsed.chunks
 
 
 @law
@@ -69,10 +75,8 @@ def test_any_bytes_parse_or_are_the_carriers_fault(data: bytes, carrier: int) ->
 def test_a_changed_header_parses_to_something_else_or_is_refused(header: Header, at: int, change: int) -> None:
     data = bytearray(header.pack())
     data[at] ^= change
-    try:
-        assert Header.parse(data, 0) != header
-    except ProtocolError as error:
-        assert error.suspects == (0,)
+    parsed = parse(bytes(data), 0)
+    assert parsed.suspects == (0,) if isinstance(parsed, ProtocolError) else parsed != header
 
 
 @law
@@ -119,7 +123,10 @@ def test_another_chunk_of_a_message_has_the_same_label(header: Header, data: st.
 
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
-    rows, row_bytes = draw(st.integers(0, 3000)), draw(st.integers(0, 5000) | st.integers(CHUNK_BYTES // 2, 2 * CHUNK_BYTES))
+    rows, row_bytes = (
+        draw(st.integers(0, 3000)),
+        draw(st.integers(0, 5000) | st.integers(CHUNK_BYTES // 2, 2 * CHUNK_BYTES)),
+    )
     sections, prefix = draw(st.integers(1, 6)), draw(st.integers(0, 9))
     return Layout(rows, row_bytes, sections, draw(st.just(0) | st.integers(1, 400)), prefix)
 
@@ -158,7 +165,9 @@ def test_a_message_travels_in_the_sum_of_its_chunks(layout: Layout) -> None:
 
 @law
 @given(st.integers(0, 3000), st.integers(1, 2 * CHUNK_BYTES), st.integers(1, 3), st.integers(0, 9))
-def test_a_chunk_is_as_large_as_allowed_and_holds_whole_rows(rows: int, row_bytes: int, sections: int, prefix: int) -> None:
+def test_a_chunk_is_as_large_as_allowed_and_holds_whole_rows(
+    rows: int, row_bytes: int, sections: int, prefix: int
+) -> None:
     layout = Layout(rows, row_bytes, sections, prefix=prefix)
     bodies = [layout.payload_bytes(chunk) - prefix for chunk in range(layout.chunks)]
     assert all(body % row_bytes == 0 and (body <= CHUNK_BYTES or body == row_bytes) for body in bodies)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
-import multiprocessing
 import os
 import pickle
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gmpy2  # type: ignore[import-untyped]  # it ships no types
@@ -21,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secea import paillier
-from secea.paillier import Packing, Pool, PrivateKey, PublicKey
+from secea.paillier import Packing, PrivateKey, PublicKey
 
 P = 2**61 - 1
 SIGMA = 40
@@ -383,76 +379,6 @@ def test_impossible_packings_are_refused(bits: int, p: int, sigma: int) -> None:
         Packing(bits, p, sigma)
 
 
-# ---------------------------------------------------------------------------------------------------------------- pool
-
-
-def test_a_pool_never_gives_a_value_twice() -> None:
-    pool = Pool(PUBLIC)
-    seen: list[mpz] = []
-    for refill, take in ((10, 3), (10, 12), (0, 5), (4, 4)):
-        pool.refill(refill)
-        assert len(pool) >= refill
-        seen += pool.take(take)
-    assert len(seen) == len(set(seen)) == 24
-    assert len(pool) == 0
-
-
-def test_a_pool_gives_no_value_to_two_threads() -> None:
-    pool = Pool(PUBLIC)
-    pool.refill(200)
-    with ThreadPoolExecutor(8) as threads:
-        taken = [x for part in threads.map(pool.take, [3] * 80) for x in part]
-    assert len(taken) == len(set(taken)) == 240
-
-
-@pytest.mark.parametrize(
-    "restore",
-    [copy.copy, copy.deepcopy, lambda pool: pickle.loads(pickle.dumps(pool))],  # noqa: S301
-    ids=["copy", "deepcopy", "pickle"],
-)
-@pytest.mark.parametrize("full", [False, True])
-def test_a_restored_pool_is_empty_and_repeats_nothing(restore: Callable[[Pool], Pool], full: bool) -> None:
-    pool = Pool(PUBLIC, full=full, entropy=seeded("pool"))
-    pool.refill(6)
-    again, twice = restore(pool), restore(pool)
-    assert len(again) == len(twice) == 0
-    assert again.full is full
-    assert again.key == PUBLIC
-    taken = pool.take(8) + again.take(8) + twice.take(8)
-    assert len(set(taken)) == 24
-
-
-def test_the_bytes_of_a_saved_pool_hold_no_value() -> None:
-    pool = Pool(PUBLIC)
-    pool.refill(3)
-    saved = pickle.dumps(pool)
-    assert len(saved) < 3 * PUBLIC.ciphertext_bytes
-    assert not any(x.to_bytes(128, order) in saved for x in pool.take(3) for order in ("little", "big"))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_pool_repeats_nothing() -> None:
-    pool = Pool(PUBLIC, entropy=seeded("fork"))
-    pool.refill(4)
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe()
-    child = context.Process(target=lambda: there.send((len(pool), [int(x) for x in pool.take(6)])))
-    child.start()
-    assert here.poll(20)
-    ready, taken = here.recv()
-    child.join()
-    assert ready == 0
-    assert len({*taken, *map(int, pool.take(6))}) == 12
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_pooled_values_encrypt(full: bool) -> None:
-    pool = Pool(PUBLIC, full=full)
-    pool.refill(2)
-    assert KEY.decrypt(PUBLIC.encrypt([mpz(7), mpz(8), mpz(9)], pool.take(3))) == [7, 8, 9]
-
-
 # -------------------------------------------------------------------------------------- what the owner of a key can see
 
 
@@ -507,12 +433,8 @@ def test_only_full_blinds_hide_the_scalar_from_an_owner_who_takes_logarithms(ful
 
 
 def test_no_repr_shows_a_secret() -> None:
-    pool = Pool(PUBLIC)
-    pool.refill(2)
-    shown = repr([KEY, PUBLIC, pool]) + str(KEY) + str(pool)
-    assert "Pool(PublicKey(), short, 2 ready)" in shown
-    secrets = [KEY.p, KEY.q, *pool.take(2)]
-    assert not any(str(s) in shown or f"{int(s):x}" in shown.lower() for s in secrets)
+    shown = repr([KEY, PUBLIC]) + str(KEY)
+    assert not any(str(s) in shown or f"{int(s):x}" in shown.lower() for s in (KEY.p, KEY.q))
 
 
 def test_known_answers() -> None:

@@ -21,6 +21,7 @@ Indicators, OPENING and RESHARE belong to retrieval by shared reciprocals alone.
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -32,16 +33,25 @@ from numpy.typing import NDArray
 from secea import fixedpoint, grid, snapshot, union
 from secea.buckets import EMPTY, Queries, place
 from secea.endpoint import Endpoint, Opened, Stage, unknown_sender
-from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, TableError, party
+from secea.errors import (
+    SERVER,
+    FaultyPeer,
+    FaultyPeerOrRelay,
+    FederationError,
+    ProtocolError,
+    SnapshotError,
+    TableError,
+    party,
+)
 from secea.field import RING61, Residues
 from secea.keys import Identity, expand, shared_secret, unauthentic
-from secea.messages import ALL, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
+from secea.messages import ALL, DIGEST_BYTES, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
 from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Answerer, Reader
 from secea.retrieval.paillier import secret_bytes
 from secea.retrieval.reciprocal import open_masked, to_reshare
-from secea.session import Session, members_context, step_context, union_context
+from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
 from secea.table import Name, TableLike, as_table, canonical_names
 
@@ -83,7 +93,7 @@ class Client:
         self.phase = Phase.GREETING
         self.epoch = self.attempt = self.weights = self.round = 0
         # The context of the union, of the queries, and of what goes on now; each follows from the one before.
-        self.context = self.query_context = NO_CONTEXT
+        self.context = self.union_context = self.query_context = self.base_context = NO_CONTEXT
         self.pending: tuple[Stage, ...] = ()
         self.members: dict[int, bytes] | None = None  # of the step that is going on, once announced
         self.missing: set[tuple[int, int]] = set()  # (kind, sender) of what is still to come
@@ -128,14 +138,17 @@ class Client:
     def shape(self) -> Queries:
         """Which entities each query runs over: public, the same for all clients."""
         if self._shape is None:
-            self._shape = self.session.query_shape(self.tags, self.query_context)
+            self._shape = self.session.query_shape(self.tags, self.union_context)
         return self._shape
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
     def contribute(self, table: TableLike, round: int | None = None) -> None:
-        """Begin a round (the next one, unless said) with these embeddings; the names must be those of the set-up."""
-        if self.phase is not Phase.READY:
+        """Begin a round (the next one, unless said) with these embeddings; the names must be those of the set-up.
+
+        A round that was not finished is given up.
+        """
+        if self.phase not in (Phase.READY, Phase.SHARE, Phase.ANSWER):
             raise FederationError(f"{party(self.number)} cannot begin a round: it is in the phase '{self.phase}'")
         number = self.round + 1 if round is None else round
         if number <= self.round:
@@ -152,14 +165,16 @@ class Client:
         key = expand(self.wire.identity.secret, "fill")
         if self._entities is None:
             self._entities = grid.entities(self.names, key)
-        self.values = self.session.form.rows(given.matrix[order], self._entities, key)
-        self.round, self.means, self.sums, self.failure = number, None, None, ""
+        values = self.session.form.rows(given.matrix[order], self._entities, key)
+        self._leave_round()
+        self.values = values
+        self.round, self.failure = number, ""
         self._send(Phase.SHARE, Kind.SHARE)
 
     def prepare(self) -> None:
         """Offline, before a round: encryption randomness for the answers to come. Optional.
 
-        Its seed is part of the saved state; what is made from it is not, and is made again where it is missing.
+        None of it is part of the saved state: a client that is restored, from whatever snapshot, never uses it again.
         """
         if self.phase is not Phase.READY or not self.session.form.paillier_bytes:
             return
@@ -209,10 +224,13 @@ class Client:
         """The message belongs to what this client waits for."""
         if self.phase not in phases:
             raise unauthentic(header.sender, f"{header.title} is not due: we are in the phase '{self.phase}'")
-        expected = {"epoch": self.epoch, "attempt": self.attempt, "context": self.context}
-        if header.kind in (Kind.SHARE, Kind.ANSWER, Kind.MEAN):
-            expected["round"] = self.round
-        self.wire.require(header, **expected)
+        if header.kind is Kind.CONTRIBUTORS:  # other announcements than that of a round may come to one who missed some
+            self.wire.require(header, epoch=self.epoch, attempt=self.attempt, context=self.context)
+        else:
+            self.wire.require(header, **self._label(header.kind), context=self.context)
+
+    def _label(self, kind: Kind) -> dict[str, int]:
+        return label_of(kind, epoch=self.epoch, attempt=self.attempt, weights=self.weights, round=self.round)
 
     def _due_from_member(self, header: Header, phase: Phase) -> None:
         """The message comes from an announced member, and is the one that was announced."""
@@ -305,10 +323,12 @@ class Client:
                 self.greeted = clients
             case Phase.SECRET:
                 self.context = step_context(self.context, 0, Announcement(Step.SECRET, members))
+                # The masks are bound to the context, so what they hide must be a function of it.
+                seed = expand(self.pending[0].seed, "table", self.context)
                 self.secret = shared_secret([(n, self.parts[n]) for n in clients])
                 self.parts, self.union_members = {}, clients
                 self.tags = np.zeros(0, np.uint64)
-                self._send(Phase.TABLE, Kind.TABLE)
+                self._send(Phase.TABLE, Kind.TABLE, seed=seed)
             case Phase.QUERY:
                 self.query_context = self.context = step_context(self.context, 0, Announcement(Step.QUERY, members))
                 self._rest()
@@ -325,9 +345,16 @@ class Client:
 
     def _send(self, phase: Phase, *kinds: Kind, seed: bytes = b"") -> None:
         """Go to a phase by sending something."""
-        label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
-        self.pending = self.wire.stages(kinds, **label, context=self.context, seed=seed)
+        self.pending = self.wire.stages({kind: self._label(kind) for kind in kinds}, self.context, seed=seed)
         self.phase, self.members, self.missing = phase, None, set()
+
+    def _leave_round(self) -> None:
+        """Back to where the next round can begin; nothing of this one is kept but its means."""
+        if self.phase is Phase.ANSWER:
+            self.context = self.base_context
+        self.sums = self.values = self._reader = None
+        if self.phase in (Phase.SHARE, Phase.ANSWER):
+            self._rest()
 
     def _rest(self) -> None:
         self.phase, self.pending, self.members, self.missing = Phase.READY, (), None, set()
@@ -400,7 +427,7 @@ class Client:
         order = np.argsort(rows)
         self.tags, self.rows = tags, rows[order].astype(np.int64)
         self.names = tuple(self.names[i] for i in order)
-        self.context = self.query_context = union_context(self.context, tags)
+        self.context = self.union_context = union_context(self.context, tags)
         self._shape = self._entities = None
         self._begin_query()
 
@@ -495,7 +522,7 @@ class Client:
         """New contributors: open their masked counts, to make the weights."""
         if not self.session.form.weighted:
             raise FaultyPeer(SERVER, "asks for weights, which this retrieval does not use")
-        if self.phase not in (Phase.READY, Phase.OPENING, Phase.RESHARE):
+        if self.phase in (Phase.GREETING, Phase.SECRET, Phase.TABLE, Phase.QUERY):
             raise FaultyPeer(SERVER, f"asks for weights in the phase '{self.phase}'")
         self.wire.require(header, epoch=self.epoch, attempt=self.attempt, context=self.query_context)
         if header.weights <= self.weights:
@@ -504,6 +531,7 @@ class Client:
             )
         if not set(announcement.clients) <= set(self.query_members):
             raise FaultyPeer(SERVER, "asks for weights of a client that sent no queries")
+        self._leave_round()
         self.weights, self.contributors = header.weights, announcement.clients
         self.context = step_context(self.query_context, self.weights, announcement)
         self.reciprocals = self.weighted = None
@@ -576,19 +604,20 @@ class Client:
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
+            proof = self.wire.confirmation(self.number, n, stage.context)
             answerer = self._answerers.pop(n, None) or session.form.answerer(self.wire, stage, n)
             for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
                 span = layout.span(chunk)
                 starts = shape.starts[span.start : span.stop + 1]
                 answers = session.ring.gather(starts, shape.members, weights, self.sums)
-                yield chunk, answerer.cover(chunk - section * layout.section_chunks, answers)
+                yield chunk, b"".join([proof, answerer.cover(chunk - section * layout.section_chunks, answers)])
 
     def _got_means(self, opened: Opened) -> None:
         """What the server made of the answers to our queries."""
         header, session = opened.header, self.session
         self._due(header, Phase.ANSWER)
-        prefix = session.answered_bytes
-        answering = session.answered_from_bytes(bytes(opened.payload[:prefix]))
+        answered = session.answered_bytes
+        answering = session.answered_from_bytes(bytes(opened.payload[:answered]))
         if len(answering) < session.params.need or not set(answering) <= set(self.contributors):
             raise FaultyPeer(
                 SERVER, f"says that {list(answering)} answered; {session.params.need} contributors are due"
@@ -596,18 +625,22 @@ class Client:
         layout = session.layout(Kind.MEAN, self.M, len(answering))
         if header.chunks != layout.chunks or len(opened.payload) != layout.payload_bytes(header.chunk):
             raise FaultyPeer(SERVER, f"{header.title} has {len(opened.payload)} bytes")
+        for i, v in enumerate(answering):
+            at = answered + i * DIGEST_BYTES
+            proof = self.wire.confirmation(v, self.number, self.context)
+            if not hmac.compare_digest(opened.payload[at : at + DIGEST_BYTES], proof):
+                raise FaultyPeerOrRelay(v, "answered for other contributors than those that were announced to us")
         span = layout.span(header.chunk)
         if self._reader is None:
             self._reader = session.form.reader(self.wire, self.pending[0], self.contributors, self.paillier)
         try:
-            body = memoryview(opened.payload)[prefix:]
+            body = opened.payload[layout.prefix :]
             rows = self._reader.read(header.chunk, answering, body, span.stop - span.start)
         except ValueError as error:
             raise FaultyPeer(SERVER, f"{header.title} cannot be read: {error}") from None
         self._keep(rows, span, answering)
         if header.chunk + 1 == header.chunks:
-            self.context, self.sums, self.values, self._reader = self.base_context, None, None, None
-            self._rest()
+            self._leave_round()
 
     def _keep(self, rows: NDArray[np.float64], span: slice, answering: tuple[int, ...]) -> None:
         """Check what can be checked, and keep the means of our own entities."""
@@ -625,14 +658,12 @@ class Client:
 
     def _aborted(self, opened: Opened) -> None:
         """The server gives a round up: there is no result, and the next one begins afresh."""
-        self.wire.require(opened.header, epoch=self.epoch, attempt=self.attempt, round=self.round)
+        self.wire.require(opened.header, **self._label(Kind.ABORT))
         if self.phase not in (Phase.SHARE, Phase.ANSWER):
             raise FaultyPeer(SERVER, f"gives up a round in the phase '{self.phase}'")
-        if self.phase is Phase.ANSWER:
-            self.context = self.base_context
         self.failure = bytes(opened.payload).decode(errors="replace")
-        self.means = self.sums = self.values = self._reader = None
-        self._rest()
+        self.means = None
+        self._leave_round()
 
     # ------------------------------------------------------------------------------------------------------ sending
 
@@ -700,12 +731,12 @@ class Client:
     # ---------------------------------------------------------------------------------------------------- snapshots
 
     _SAVED: Final = (
-        "names", "paillier", "epoch", "attempt", "weights", "round", "context", "query_context", "base_context",
+        "names", "paillier", "epoch", "attempt", "weights", "round",
+        "context", "union_context", "query_context", "base_context",
         "members", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
         "queries", "indicators", "contributors", "resharers", "reciprocals", "weighted", "values", "sums", "means",
-        "failure", "next_seed",
+        "failure",
     )  # fmt: skip
-    base_context: bytes = NO_CONTEXT
 
     def save(self) -> bytes:
         """All of the state. It holds keys: whoever reads it can act as this client."""
@@ -730,5 +761,5 @@ class Client:
         self.phase, self.missing = Phase(plain["phase"]), set(plain["missing"])
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
         self._reader = self._shape = self._entities = None
-        self._answerers = {}
+        self._answerers, self.next_seed = {}, b""
         return self

@@ -5,7 +5,7 @@ Client and server both stand on this. It does no input or output, and has no clo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
@@ -101,18 +101,17 @@ class Endpoint:
     # ---------------------------------------------------------------------------------------------------- sending
 
     def stages(
-        self, kinds: Iterable[Kind], *, epoch: int, attempt: int, weights: int, round: int, context: bytes,
-        seed: bytes = b"",
-    ) -> tuple[Stage, ...]:  # fmt: skip
+        self, labels: Mapping[Kind, Mapping[str, int]], context: bytes, *, seed: bytes = b""
+    ) -> tuple[Stage, ...]:
         """New stages that are sent together: each with a new number and new randomness, all with one new salt.
 
-        `seed` is for one stage whose randomness was drawn ahead, and has been used for nothing else.
+        `seed` is for one stage whose randomness is given: drawn ahead, or a function of the context.
         """
         salt, stages = self.entropy(SALT_BYTES), []
-        for kind in kinds:
+        for kind, label in labels.items():
             self.sequence += 1
             drawn = seed or self.entropy(SEED_BYTES)
-            stages.append(Stage(kind, epoch, weights, round, attempt, self.sequence, context, salt, drawn))
+            stages.append(Stage(kind, **label, sequence=self.sequence, context=context, salt=salt, seed=drawn))
         return tuple(stages)
 
     def sealer(self, stage: Stage, receiver: int, chunks: int = 1) -> Sealer:
@@ -154,6 +153,11 @@ class Endpoint:
                 else:
                     fault = f"{header.title} is of {name} {getattr(header, name)}; {value} is due"
                 raise unauthentic(header.sender, fault)
+
+    def confirmation(self, sender: int, receiver: int, context: bytes) -> bytes:
+        """The sender's proof towards the receiver that it worked under this context; one of the two is this party."""
+        peer = receiver if sender == self.number else sender
+        return NO_CONTEXT if peer == self.number else self.channels[peer].confirmation(context, sender)
 
     # -------------------------------------------------------------------------------------------------- snapshots
 

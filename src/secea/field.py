@@ -24,12 +24,12 @@ Residues: TypeAlias = NDArray[Any]
 M61: Final = 2**61 - 1
 
 # The primes 2^32 - c with the smallest c: products reduce by folding the high half into the low one.
-PRIMES32: Final = tuple(2**32 - c for c in (5, 17, 65, 99, 107, 135, 153, 185, 209, 267))
+PRIMES32: Final = tuple(2**32 - c for c in (5, 17, 65, 99, 107, 135, 153, 185, 209, 267, 299, 315, 353, 369, 387, 419))
 
 
-def _pointer(array: Residues) -> Any:
+def _pointer(array: Residues, *, write: bool = False) -> Any:
     assert array.flags.c_contiguous, "kernels work on contiguous rows"
-    return ffi.from_buffer("uint32_t[]" if array.dtype == np.uint32 else "uint64_t[]", array)
+    return ffi.from_buffer("uint32_t[]" if array.dtype == np.uint32 else "uint64_t[]", array, require_writable=write)
 
 
 class Ring:
@@ -118,7 +118,7 @@ class Ring:
         if acc.shape != x.shape or acc.dtype != self.dtype or x.dtype != self.dtype:
             raise ValueError(f"shapes {acc.shape} and {x.shape} of {acc.dtype} and {x.dtype} differ")
         for i in range(self.size):
-            self._kernel(name, i)(_pointer(acc[i]), _pointer(x[i]), x[i].size)
+            self._kernel(name, i)(_pointer(acc[i], write=True), _pointer(x[i]), x[i].size)
         return acc
 
     def add_into(self, acc: Residues, x: Residues) -> Residues:
@@ -201,6 +201,8 @@ class Ring:
         """The integers that have these residues, centred around 0, times `scale`, as floats."""
         if self.dtype != np.uint32:
             raise ValueError("joining is for primes below 2^32")
+        if self.size > 16:
+            raise ValueError(f"at most 16 primes can be joined, got {self.size}")
         inverses = [[pow(a, -1, b) if a != b else 0 for b in self.primes] for a in self.primes]
         table, primes = np.array(inverses, np.uint32), np.array(self.primes, np.uint32)
         out = np.empty(x.shape[1:], np.float64)
@@ -234,7 +236,7 @@ class Ring:
 
     def accept(self, index: int, words: Residues) -> Residues:
         """The words, in order, that are uniform elements of the prime at that index (rejection sampling; in place)."""
-        return words[: self._kernel("accept", index)(_pointer(words), words.size)]
+        return words[: self._kernel("accept", index)(_pointer(words, write=True), words.size)]
 
 
 RING61: Final = Ring((M61,))

@@ -18,7 +18,7 @@ Floats = NDArray[np.floating[Any]]
 def check_range(matrix: Floats, names: Sequence[object], max_abs: float) -> None:
     """Refuse NaN, infinity and |x| > max_abs; the first offender is named with its coordinate."""
     with np.errstate(invalid="ignore"):
-        bad = ~(np.abs(matrix) <= max_abs)
+        bad = ~(np.abs(matrix) <= np.float64(max_abs))  # not in the table's own precision
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         value = float(matrix[row, column])
@@ -31,12 +31,15 @@ def check_range(matrix: Floats, names: Sequence[object], max_abs: float) -> None
 
 def clip(matrix: Floats, max_abs: float) -> Floats:
     """The same matrix with every coordinate within [-max_abs, max_abs]; never done unasked."""
-    return np.clip(matrix, -max_abs, max_abs)
+    most = matrix.dtype.type(max_abs)
+    if most > np.float64(max_abs):
+        most = np.nextafter(most, matrix.dtype.type(0))
+    return np.clip(matrix, -most, most)
 
 
 def encode(matrix: Floats, fraction_bits: int) -> NDArray[np.int64]:
     """round_half_even(x * 2**f), as integers. The caller has checked the range."""
-    return np.rint(np.ldexp(matrix.astype(np.float64), fraction_bits)).astype(np.int64)
+    return np.rint(matrix.astype(np.float64) * 2.0**fraction_bits).astype(np.int64)
 
 
 def decode(values: NDArray[np.int64], fraction_bits: int) -> NDArray[np.float64]:

@@ -29,16 +29,29 @@ FINEST_SHARE: Final = 8
 ENOUGH_VALUES: Final = 1024
 ENOUGH_DISTINCT: Final = 32
 """A coarser grid than the dtype's is inferred from so many values, or so many distinct ones: few say nothing."""
+MOST_LEVELS: Final = 1 << 9
+"""Numbers that take at most so many values, apart from the sign, may have been integers times a scale."""
 
 
-def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, int | None]:
-    """How the values were rounded: significant bits below the leading one, and the exponent of a common step if any."""
+def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, float]:
+    """How the values were rounded: significant bits below the leading one, and a common step (0 if there is none)."""
     finest = 23 if dtype == np.float32 else 52
-    if matrix.size < ENOUGH_VALUES and np.unique(np.abs(matrix)).size < ENOUGH_DISTINCT:
-        return finest, None
+    few = np.unique(np.abs(matrix[matrix != 0][:ENOUGH_VALUES]))
+    if np.count_nonzero(matrix) < ENOUGH_VALUES and few.size < ENOUGH_DISTINCT:
+        return finest, 0.0
     used, step = ffi.new("int *"), ffi.new("int *")
     lib.significance(ffi.from_buffer("double[]", matrix), matrix.size, used, step)
-    return max(COARSEST_BITS, min(finest, used[0])), step[0]
+    return max(COARSEST_BITS, min(finest, used[0])), max(math.ldexp(1.0, step[0]), _common_step(matrix, few))
+
+
+def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float:
+    """The scale of numbers that were integers of few bits times a scale (int8, dequantised); 0 if they were not."""
+    if few.size > MOST_LEVELS:
+        return 0.0
+    step = float(np.diff(few, prepend=0.0).min())
+    levels = matrix / step
+    near = np.abs(levels - np.rint(levels)).max() < 1e-3
+    return step if near and np.abs(levels).max() <= MOST_LEVELS else 0.0
 
 
 def entities(names: Sequence[Name], key: bytes) -> NDArray[np.uint64]:
@@ -67,13 +80,13 @@ ROWS_AT_ONCE: Final = 1 << 16
 def encode(
     ring: Ring, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes, f: int, params: Params
 ) -> Residues:
-    """x * 2^f with the bits below the grid filled, modulo each prime: [P, rows, dim]."""
+    """x * 2^f with a fill as wide as the grid, modulo each prime: [P, rows, dim]."""
     rows, dim = matrix.shape
     exact = np.ascontiguousarray(matrix, np.float64)
     used, step = grid_of(exact, matrix.dtype)
     finest = math.floor(math.log2(params.resolution / FINEST_SHARE))
     coarsest = max(finest, math.floor(math.log2(params.max_abs)) - 6)
-    finest = finest if step is None else min(max(finest, step), coarsest)
+    finest = min(max(finest, math.ceil(math.log2(step))), coarsest) if step else finest
     out = ring.empty(rows, dim)
     primes = np.array(ring.primes, np.uint32)
     some = max(1, ROWS_AT_ONCE // max(1, dim))

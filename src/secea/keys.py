@@ -67,10 +67,6 @@ class Identity:
         """An Ed25519 signature."""
         return self._key.sign(data)
 
-    def storage_key(self) -> bytes:
-        """A key for what this party keeps at rest; derived, so that nothing else need be kept with the identity."""
-        return HKDF(SHA256(), KEY_BYTES, None, b"secea storage").derive(self.secret)
-
 
 @dataclass(frozen=True)
 class Roster:
@@ -202,6 +198,10 @@ class Channel:
         """For receiving: all chunks of one message."""
         assert header.sender == self.peer
         return Opener(self.derive("seal", header.label()), header)
+
+    def confirmation(self, context: bytes, sender: int) -> bytes:
+        """What the sender shows the other end to prove that it worked under this context."""
+        return self.derive("confirm", context + sender.to_bytes(2, "little"))[:DIGEST_BYTES]
 
     def stream(self, purpose: str, *label: bytes) -> KeyStream:
         """A key stream that both ends know, for a label that must not be used twice."""

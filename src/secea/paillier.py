@@ -4,7 +4,6 @@ It knows integers and arrays, not clients or rounds (docs/protocol.md, 7a, says 
 
 * `PrivateKey` and `PublicKey`: keys, ciphertexts and their bytes.
 * `Packing`: field elements in the slots of a plaintext, and the noise that hides a product of two of them.
-* `Pool`: encryption randomness made ahead of time and used once.
 
 A ciphertext of m is (1 + m n) * blind mod n^2. A blind is a power of a public n-th residue h_n (Damgard, Jurik and
 Nielsen 2010, "A generalization of Paillier's public-key system"): the base is fixed, so tables make it fast. Powers of
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,7 +21,6 @@ from functools import cached_property, partial
 from itertools import groupby, pairwise, starmap
 from math import prod
 from typing import Any, TypeAlias
-from weakref import WeakSet
 
 import gmpy2  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
@@ -351,49 +348,3 @@ class Packing:
         for column in digits.T[::-1]:
             residues = (residues << np.uint64(step) | column) % np.uint64(self.p)
         return residues.reshape(rows, each * self.slots)[:, :count]
-
-
-class Pool:
-    """Encryption randomness for one key, made ahead of time; each value is given out once.
-
-    Two ciphertexts under one blind show the difference of their plaintexts. So the rule: a value lives in the memory of
-    one process and nowhere else, and leaves the pool before it is used. A pool that was pickled, copied or forked comes
-    out empty, and draws from the system. A crash loses all values, which costs time and nothing else.
-    """
-
-    def __init__(self, key: PublicKey, *, full: bool = False, entropy: Entropy = os.urandom) -> None:
-        self.key, self.full, self._entropy = key, full, entropy
-        self._make = key.full_blinds if full else key.short_blinds
-        self._ready: deque[mpz] = deque()
-        _POOLS.add(self)
-
-    def __repr__(self) -> str:
-        return f"Pool({self.key!r}, {'full' if self.full else 'short'}, {len(self)} ready)"
-
-    def __len__(self) -> int:
-        return len(self._ready)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Pool, self.key, full=self.full), ()
-
-    def _abandon(self) -> None:
-        self._ready, self._entropy = deque(), os.urandom
-
-    def refill(self, count: int) -> None:
-        """Offline: make values until `count` are ready."""
-        self._ready.extend(self._make(count - len(self), self._entropy))
-
-    def take(self, count: int) -> list[mpz]:
-        """Give values that nobody else gets; the missing ones are made now."""
-        taken: list[mpz] = []
-        try:
-            while len(taken) < count:
-                taken.append(self._ready.popleft())  # atomic: two threads never get the same one
-        except IndexError:
-            taken += self._make(count - len(taken), self._entropy)
-        return taken
-
-
-_POOLS: WeakSet[Pool] = WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: list(map(Pool._abandon, _POOLS)))

@@ -26,6 +26,12 @@ def _integer(name: str, value: object) -> int:
         raise ParamsError(f"{name} must be an integer, got {value!r}") from None
 
 
+def _float(value: float) -> float:
+    if isinstance(value, str | bytes | bool):
+        raise TypeError
+    return float(value)
+
+
 def _within(name: str, value: int, low: int, high: int, why: str) -> None:
     if not low <= value <= high:
         raise ParamsError(f"{name} must be {low}..{high} {why}, got {value}")
@@ -72,9 +78,10 @@ class Params:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _integer(name, getattr(self, name)))
         try:
-            object.__setattr__(self, "max_abs", float(self.max_abs))
-        except (TypeError, ValueError):
-            raise ParamsError(f"max_abs must be a number, got {self.max_abs!r}") from None
+            object.__setattr__(self, "max_abs", _float(self.max_abs))
+        except (TypeError, OverflowError):
+            raise ParamsError(f"max_abs must be a number below 2**64, got {self.max_abs!r}") from None
+        object.__setattr__(self, "insecure_small_keys", bool(self.insecure_small_keys))
 
         n = self.clients
         _within("clients", n, 3, MAX_CLIENTS, "(with two, each would learn the other's embedding by subtraction)")

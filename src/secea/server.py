@@ -38,6 +38,7 @@ from secea.field import RING61, Residues
 from secea.keys import Identity, Sealer, expand
 from secea.messages import (
     ALL,
+    DIGEST_BYTES,
     HEADER_BYTES,
     NO_CONTEXT,
     TAG_BYTES,
@@ -51,7 +52,7 @@ from secea.messages import (
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Masker
 from secea.retrieval.reciprocal import reciprocals, same_at_every_block
-from secea.session import Session, members_context, step_context, union_context
+from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, seeded_clients
 
 _SNAPSHOT: Final = "secea server 1"
@@ -129,9 +130,7 @@ class Server:
             raise FaultyPeer(sender, f"{header.title} is not due in the phase '{self.phase}'")
         if sender not in self.members:
             raise FaultyPeer(sender, f"{header.title} is from a client that has no part in this stage")
-        self.wire.require(
-            header, epoch=self.epoch, attempt=self.attempt, weights=self.weights, round=self.round, context=self.context
-        )
+        self.wire.require(header, **self._label(header.kind), context=self.context)
         handlers = {
             Kind.TABLE: self._got_table,
             Kind.OPENING: self._got_opening,
@@ -260,7 +259,7 @@ class Server:
         header = opened.header
         self._in_layout(opened, self.session.layout(Kind.ANSWER, self.M, len(self.contributors)), "answer")
         try:
-            self.session.form.check_answer(self.wire, self._client_of(header.chunk), opened.payload)
+            self.session.form.check_answer(self.wire, self._client_of(header.chunk), opened.payload[DIGEST_BYTES:])
         except ValueError as error:
             raise FaultyPeer(header.sender, f"{header.title} is no answer: {error}") from None
         self.answers.setdefault(header.chunk, {})[header.sender] = opened.payload
@@ -367,7 +366,7 @@ class Server:
         self.epoch, self.attempt = (self.epoch, self.attempt + 1) if again else (self.epoch + 1, 0)
         if self.attempt > MOST_ATTEMPTS:
             raise FederationError(
-                f"epoch {self.epoch} was not set up in {MOST_ATTEMPTS} attempts; do the clients hold more than"
+                f"epoch {self.epoch} was not set up in {self.attempt} attempts; do the clients hold more than"
                 f" max_union={self.session.max_union} entities together?"
             )
         self.context, self.weights = NO_CONTEXT, 0
@@ -457,7 +456,9 @@ class Server:
         self.base_context, self.contributors = self.context, there
         self.context = step_context(self.context, self.round, announcement)
         self._collect(Phase.ANSWER, there)
-        self.mean_stage, self.next_seed = self._stage(Kind.MEAN, self.next_seed), b""
+        # Noise is drawn once for a context, also by a server that was rolled back.
+        seed = self.next_seed or expand(self.wire.key.secret, "means", self.context)
+        self.mean_stage, self.next_seed = self._stage(Kind.MEAN, seed), b""
 
     def _give_up_shares(self, there: tuple[int, ...]) -> None:
         """Someone is missing: the weights must be renewed for those who are there, before a round can be."""
@@ -485,9 +486,11 @@ class Server:
             self._masker = (n, masker, sealer)
         _, masker, sealer = self._masker
         answers, span = self.answers.pop(chunk), layout.span(chunk)
-        body = masker.mask(within, answers, span.stop - span.start)
+        bodies = {v: answer[DIGEST_BYTES:] for v, answer in answers.items()}
+        proofs = [answers[v][:DIGEST_BYTES] for v in sorted(answers)]
+        body = masker.mask(within, bodies, span.stop - span.start)
         answered = session.answered_to_bytes(tuple(sorted(answers)))
-        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, body])))
+        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs, body])))
         self.masked += 1
 
     def _close_answers(self) -> None:
@@ -522,8 +525,10 @@ class Server:
         self.queue.setdefault(n, []).append(message)
 
     def _stage(self, kind: Kind, seed: bytes = b"") -> Stage:
-        label = {"epoch": self.epoch, "attempt": self.attempt, "weights": self.weights, "round": self.round}
-        return self.wire.stages((kind,), **label, context=self.context, seed=seed)[0]
+        return self.wire.stages({kind: self._label(kind)}, self.context, seed=seed)[0]
+
+    def _label(self, kind: Kind) -> dict[str, int]:
+        return label_of(kind, epoch=self.epoch, attempt=self.attempt, weights=self.weights, round=self.round)
 
     def _tell(self, kind: Kind, data: Buffer, layout: Layout, clients: tuple[int, ...]) -> None:
         """The same message to several clients, sealed for each."""
@@ -563,7 +568,7 @@ class Server:
     _SAVED: Final = (
         "epoch", "attempt", "weights", "round", "context", "query_context", "base_context", "members", "query_members",
         "contributors", "resharers", "hellos", "total", "tags", "salts", "progress", "held", "announced", "openings",
-        "answers", "finished", "queue", "made", "next_seed",
+        "answers", "finished", "queue", "made",
     )  # fmt: skip
 
     def save(self) -> bytes:
@@ -590,6 +595,6 @@ class Server:
             setattr(self, name, plain[name])
         self.phase, self.introduced = Phase(plain["phase"]), set(plain["introduced"])
         self.unplaced, self.masked, self._masker = set(plain["unplaced"]), plain["masked"], None
-        self._maskers = {}
+        self._maskers, self.next_seed = {}, b""
         self.mean_stage = None if plain["mean_stage"] is None else Stage.of(plain["mean_stage"])
         return self

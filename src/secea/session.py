@@ -15,7 +15,7 @@ from secea.errors import ParamsError
 from secea.field import RING61, Ring
 from secea.keys import Roster, digest
 from secea.lagrange import Code
-from secea.messages import WIRE_VERSION, Announcement, Kind, Layout
+from secea.messages import DIGEST_BYTES, WIRE_VERSION, Announcement, Kind, Layout
 from secea.params import Params
 from secea.retrieval import Retrieval
 from secea.retrieval.paillier import Paillier
@@ -108,10 +108,11 @@ class Scheme:
             case Kind.SHARE:
                 return Layout(M, form.block_length * element)
             case Kind.ANSWER:
-                return Layout(J, form.answer_row_bytes, clients)
+                return Layout(J, form.answer_row_bytes, clients, prefix=DIGEST_BYTES)
             case Kind.MEAN:  # `clients` answered; the chunks are those of an answer
                 step = Layout(J, form.answer_row_bytes).per_chunk
-                return Layout(J, form.mean_row_bytes(clients), 1, step, self.answered_bytes)
+                prefix = self.answered_bytes + clients * DIGEST_BYTES
+                return Layout(J, form.mean_row_bytes(clients), 1, step, prefix)
             case _:
                 raise AssertionError(f"{kind} has no rows")
 
@@ -146,6 +147,15 @@ class Session(Scheme):
         """32 bytes over wire version, Params with bounds, retrieval, queries, and roster."""
         text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.retrieval} {self.queries}\n"
         return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
+
+
+def label_of(kind: Kind, *, epoch: int, attempt: int, weights: int, round: int) -> dict[str, int]:
+    """The numbers in a message's label: a round's do not matter in the set-up, nor do those of the weights."""
+    if kind in (Kind.CONTRIBUTORS, Kind.SHARE, Kind.ANSWER, Kind.MEAN, Kind.ABORT):
+        return {"epoch": epoch, "attempt": attempt, "weights": weights, "round": round}
+    if kind in (Kind.OPENING, Kind.RECIPROCAL, Kind.RESHARE):
+        return {"epoch": epoch, "attempt": attempt, "weights": weights, "round": 0}
+    return {"epoch": epoch, "attempt": attempt, "weights": 0, "round": 0}
 
 
 # Contexts: what the parties must agree on at each point, as a digest that goes into every later key. Each is bound to

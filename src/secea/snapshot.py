@@ -27,7 +27,7 @@ def dumps(value: object) -> bytes:
                 return x
             case bytes() | bytearray() | memoryview():
                 return plain(np.frombuffer(bytes(x), np.uint8)) | {"as": "bytes"}  # type: ignore[operator]
-            case np.ndarray():
+            case np.ndarray() if x.dtype.kind in "biuf":
                 arrays.append(np.ascontiguousarray(x))
                 return {"as": "array", "dtype": x.dtype.str, "shape": list(x.shape)}
             case tuple():
@@ -53,7 +53,10 @@ def loads(data: bytes) -> Any:
         raise SnapshotError("saved state is damaged: its checksum does not match")
     start = len(_MAGIC) + 8
     position = start + int.from_bytes(body[len(_MAGIC) : start], "little")
-    described = json.loads(bytes(body[start:position]))
+    try:
+        described = json.loads(bytes(body[start:position]))
+    except ValueError:
+        raise SnapshotError("saved state is damaged: its description cannot be read") from None
 
     def array(dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
         nonlocal position

@@ -28,7 +28,7 @@ def canonical_name(name: object) -> Name:
             name.encode()
         except UnicodeEncodeError:
             raise TableError(f"the entity name {name!r} holds a lone surrogate and is no valid unicode text") from None
-        return str(name)
+        return str.__str__(name)  # numpy's own str() would drop trailing zeros
     if isinstance(name, Integral):
         return int(name)
     raise TableTypeError(f"the entity name {name!r} is of type {type(name).__name__}; names are strings or integers")
@@ -47,8 +47,8 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
 
 
 def name_bytes(name: Name) -> bytes:
-    """What is hashed for a name: its kind, then UTF-8 bytes without normalisation, or the decimal number."""
-    return b"i" + str(name).encode() if isinstance(name, int) else b"s" + name.encode()
+    """What is hashed for a name: its kind, then UTF-8 bytes without normalisation, or the number in base 16."""
+    return b"i%x" % name if isinstance(name, int) else b"s" + name.encode()
 
 
 def _floats(values: object, what: str) -> Floats:

@@ -23,7 +23,8 @@ Words = NDArray[np.uint64]
 
 HASHES: Final = 3
 COLUMNS: Final = 3  # weight, weight * tag, weight * check(tag)
-SPARE_CELLS: Final = 300  # in a small table two tags may share all their cells: room that makes it rare
+SPARE_CELLS: Final = 900  # in a small table two tags may share all their cells: room that makes it rare
+MOST_PASSES: Final = 200  # of peeling; unions of a million tags take 14
 
 
 def tags_of(names: Sequence[Name], key: bytes) -> Words:
@@ -115,7 +116,9 @@ def peel(total: Residues, geometry: Geometry, ring: Ring = RING61) -> Words | No
     table = total.copy()
     found: list[Words] = []
     look: NDArray[np.int64] = np.arange(geometry.cells)
-    while look.size:
+    for _ in range(MOST_PASSES):  # a malformed table could go on for ever
+        if not look.size:
+            break
         cells = np.ascontiguousarray(table[:, look])
         weight, tagged, checked = (np.ascontiguousarray(cells[:, :, column]) for column in range(COLUMNS))
         tags = ring.multiply(tagged, ring.inverse(weight))[0]

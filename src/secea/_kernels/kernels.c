@@ -307,8 +307,9 @@ void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, cons
             const uint32_t p = primes[b];
             memcpy(digits[b], x + b * n + start, size * sizeof **digits);
             for (size_t a = 0; a < b; a++) { /* digit = (digit - digits[a]) / primes[a] modulo p */
+                const int near = primes[a] < 2 * (uint64_t)p;
                 for (size_t i = 0; i < size; i++) {
-                    const uint32_t other = digits[a][i] >= p ? digits[a][i] - p : digits[a][i];
+                    const uint32_t other = near ? (digits[a][i] >= p ? digits[a][i] - p : digits[a][i]) : digits[a][i] % p;
                     digits[b][i] = digits[b][i] >= other ? digits[b][i] - other : digits[b][i] + (p - other);
                     factor[i] = inverses[a * count + b];
                 }
@@ -363,14 +364,16 @@ void significance(const double *x, size_t n, int *used, int *step) {
 void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
               int finest, int coarsest, uint32_t *out) {
     for (size_t i = 0; i < n; i++) {
-        int grid = leading_bit(x[i]) - used;
+        const int lead = leading_bit(x[i]);
+        int grid = lead - used;
         grid = grid < finest ? finest : grid > coarsest ? coarsest : grid;
-        const int bits = grid + f;
-        const __int128 one = 1;
         const uint32_t *word = filler + 4 * i;
         const wide drawn = (wide)((uint64_t)word[3] << 32 | word[2]) << 64 | ((uint64_t)word[1] << 32 | word[0]);
-        const __int128 low = (__int128)(drawn & (((wide)1 << bits) - 1)) - (bits ? one << (bits - 1) : 0);
-        const __int128 value = (__int128)llrint(x[i] * power_of_two(-grid)) * (one << bits) + low;
+        const __int128 low = (__int128)(drawn & (((wide)1 << (grid + f)) - 1)) - ((__int128)1 << (grid + f) >> 1);
+        /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
+        const int shift = lead - 52 + f;
+        const __int128 digits = lead == -1023 ? 0 : llrint(x[i] * power_of_two(52 - lead));
+        const __int128 value = low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
         const wide size = value < 0 ? -(wide)value : (wide)value;
         const uint32_t limb[4] = {(uint32_t)size, (uint32_t)(size >> 32), (uint32_t)(size >> 64), (uint32_t)(size >> 96)};
         for (size_t b = 0; b < count; b++) {

@@ -36,10 +36,9 @@ void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, cons
  * the lowest bit that is set in any of them (INT_MAX if all are zero). */
 void significance(const double *x, size_t n, int *used, int *step);
 
-/* The residues of x[i] * 2^f with the bits below its grid replaced. The grid of x is 2^g, where g is the exponent of its leading
- * bit less `used`, but within [finest, coarsest]; the result is round(x / 2^g) * 2^(g + f), plus the low g + f bits of filler[i]
- * (128 bits, four words, lowest first), minus half of the grid. out is [count][n].
- * Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */
+/* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the low g + f bits of filler[i] (128 bits, four
+ * words, lowest first) minus half of their range. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within
+ * [finest, coarsest]. out is [count][n]. Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */
 void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
               int finest, int coarsest, uint32_t *out);
 

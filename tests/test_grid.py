@@ -1,0 +1,117 @@
+"""The bits below an input's own grid are filled: privately, the same in every round, and no further than promised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from secea import Params, grid
+from secea.field import PRIMES32, Ring
+
+RING = Ring(PRIMES32[:4])
+PARAMS = Params(clients=5, dim=8)
+F = 80
+
+
+def bf16(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    words = x.astype(np.float32).view(np.uint32)
+    return ((words + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+
+
+def encoded(matrix: NDArray[np.floating], key: bytes = bytes(32)) -> NDArray[np.float64]:  # type: ignore[type-arg]
+    """What is shared, as numbers again."""
+    names = [f"entity {i}" for i in range(len(matrix))]
+    residues = grid.encode(RING, matrix, grid.entities(names, key), key, F, PARAMS)
+    return RING.join(residues, 2.0**-F)
+
+
+def normal(*shape: int) -> NDArray[np.float64]:
+    return np.random.Generator(np.random.PCG64(11)).normal(size=shape)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "bits"),
+    [
+        (normal(200, 8), 52),
+        (normal(200, 8).astype(np.float32), 23),
+        (normal(200, 8).astype(np.float32).astype(np.float64), 23),
+        (normal(200, 8).astype(np.float16).astype(np.float64), 10),
+        (bf16(normal(200, 8)), 7),
+    ],
+    ids=["float64", "float32", "float32 in float64", "float16", "bf16"],
+)
+def test_the_precision_of_the_input_is_found(matrix: NDArray[np.float64], bits: int) -> None:
+    found, _ = grid.grid_of(np.ascontiguousarray(matrix, np.float64), matrix.dtype)
+    assert found == bits
+
+
+@pytest.mark.parametrize("exponent", [-3, -8, -12])
+def test_a_common_step_is_found(exponent: int) -> None:
+    matrix = np.rint(np.ldexp(normal(200, 8), -exponent)) * 2.0**exponent
+    assert grid.grid_of(matrix, matrix.dtype)[1] == 2.0**exponent
+
+
+@pytest.mark.parametrize("scale", [0.0173, 0.5, 1 / 3])
+def test_the_scale_of_dequantised_integers_is_found(scale: float) -> None:
+    levels = np.clip(np.rint(normal(200, 8) * 40), -127, 127)
+    for matrix in (levels * scale, (levels * scale).astype(np.float32)):
+        found = grid.grid_of(np.ascontiguousarray(matrix, np.float64), matrix.dtype)[1]
+        assert found == pytest.approx(scale, rel=1e-5)
+        moved = (encoded(matrix) - matrix) / scale
+        assert 0.45 < np.abs(moved).max() <= 1
+
+
+def test_few_values_are_taken_as_they_are() -> None:
+    matrix = np.array([[1.0, 2.0, 3.0, 4.0]])
+    assert grid.grid_of(matrix, matrix.dtype) == (52, 0.0)
+    assert np.abs(encoded(matrix) - matrix).max() < PARAMS.resolution / 8
+
+
+@settings(deadline=None, max_examples=50, database=None)
+@given(st.lists(st.floats(-64, 64), min_size=8, max_size=8))
+def test_numbers_of_full_precision_move_by_less_than_an_eighth_of_the_resolution(row: list[float]) -> None:
+    matrix = np.array([row])
+    assert np.abs(encoded(matrix) - matrix).max() <= PARAMS.resolution / 8
+
+
+@pytest.mark.parametrize("exponent", [-4, -8, -12])
+def test_numbers_on_a_grid_move_by_at_most_half_of_it_and_fill_it_evenly(exponent: int) -> None:
+    matrix = np.rint(np.ldexp(normal(500, 8), -exponent)) * 2.0**exponent
+    moved = (encoded(matrix) - matrix) * 2.0**-exponent
+    assert np.abs(moved).max() <= 0.5
+    counts, _ = np.histogram(moved, bins=10, range=(-0.5, 0.5))
+    assert ((counts - 400.0) ** 2 / 400).sum() < 27.9  # chi-square, 9 degrees of freedom, p = 0.001; the seed is fixed
+    assert abs(moved.mean()) < 0.03
+
+
+def test_the_fill_is_the_same_in_every_round_and_another_for_another_key_entity_coordinate_or_value() -> None:
+    matrix = bf16(np.repeat(normal(1, 8), 300, axis=0))
+    first = encoded(matrix)
+    assert np.array_equal(first, encoded(matrix))
+    assert np.unique(first[:, 0]).size == 300  # the same value in 300 entities
+    assert (first != encoded(matrix, b"k" * 32)).all()
+    same = bf16(np.full((300, 8), 0.7))
+    assert np.unique(encoded(same)[0]).size == 8  # the same value in 8 coordinates
+    changed = matrix.copy()
+    changed[0, 0] *= 2
+    other = encoded(changed)
+    assert other[0, 0] - changed[0, 0] != 2 * (first[0, 0] - matrix[0, 0])
+    assert np.array_equal(other[1:], first[1:])
+
+
+def test_a_table_of_zeros_is_no_coarse_grid() -> None:
+    matrix = np.zeros((300, 8))
+    assert np.abs(encoded(matrix)).max() <= PARAMS.resolution / 8
+    matrix[0, 0] = 1.0
+    assert np.abs(encoded(matrix) - matrix).max() <= PARAMS.resolution / 8
+
+
+def test_exact_zeros_are_filled_too() -> None:
+    matrix = normal(200, 8)
+    matrix[:, 0] = 0
+    zeros = encoded(matrix)[:, 0]
+    assert (zeros != 0).all()
+    assert np.abs(zeros).max() <= PARAMS.resolution / 8

@@ -1,0 +1,73 @@
+"""The plan predicts the bytes that a federation sends, to the last one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import secea
+from secea import Federation, Params
+from secea.field import PRIMES32
+from secea.session import QUERIES, RETRIEVALS, Scheme
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("queries", QUERIES)
+@pytest.mark.parametrize(("clients", "collusion", "entities", "own"), [(3, 1, 12, 5), (5, 2, 40, 9), (6, 1, 30, 10)])
+def test_the_plan_is_what_the_traffic_records_show(
+    retrieval: str, queries: str, clients: int, collusion: int, entities: int, own: int
+) -> None:
+    rng = np.random.Generator(np.random.PCG64([clients, entities]))
+    sets = [rng.choice(entities, own, replace=False).tolist() for _ in range(clients)]
+    params = Params(clients=clients, collusion=collusion, dim=7, key_bits=512, insecure_small_keys=True)
+    fed = Federation(params, retrieval, queries)
+    fed.setup(sets)
+    fed.round([{name: np.zeros(7) for name in names} for names in sets])
+    assert fed.server.attempt == 0, "a retry happened: the plan is for a set-up without any"
+    plan = secea.plan(fed.params, entities=len(set().union(*sets)), retrieval=retrieval, queries=queries)
+    assert plan.setup_bytes == sum(hop.size for hop in fed.traffic if hop.round == 0)
+    assert plan.round_bytes == sum(hop.size for hop in fed.traffic if hop.round == 1)
+    kinds: Counter[str] = Counter()
+    for hop in fed.traffic:
+        kinds[hop.kind] += hop.size
+    assert plan.by_kind == dict(kinds)
+
+
+def test_messages_of_many_chunks_are_planned_exactly_too() -> None:
+    rng = np.random.Generator(np.random.PCG64(3))
+    sets = [rng.choice(3000, 1500, replace=False).tolist() for _ in range(3)]
+    fed = Federation(Params(clients=3, dim=80))
+    fed.setup(sets)
+    fed.round([{name: np.zeros(80) for name in names} for names in sets])
+    layout = fed.session.layout(secea.messages.Kind.SHARE, fed.server.M, 3)
+    assert layout.chunks > 5
+    plan = secea.plan(fed.params, entities=fed.server.M)
+    assert plan.setup_bytes + plan.round_bytes == sum(hop.size for hop in fed.traffic)
+
+
+def test_queries_cost_three_unions_whatever_a_client_owns() -> None:
+    params = Params(clients=5, dim=16, max_union=1000, max_entities=1000)
+    few = secea.plan(Params(clients=5, dim=16, max_union=1000, max_entities=400), entities=1000)
+    many = secea.plan(params, entities=1000)
+    assert 0.6 < few.by_kind["query"] / many.by_kind["query"] < 1
+    assert secea.plan(params, entities=1000, queries="full").by_kind["query"] > 100 * many.by_kind["query"]
+
+
+def test_the_fewest_primes_are_taken_that_hold_the_largest_result() -> None:
+    for clients in (3, 5, 10, 20, 50):
+        for precision in (10, 24, 40):
+            params = Params(clients=clients, dim=16, precision=precision, max_union=1000, max_entities=500)
+            scheme = Scheme(params)
+            form = scheme.form
+            largest = 2 * (params.C * round(params.max_abs * 2.0**form.f) + 2**form.noise_bits)  # type: ignore[attr-defined]
+            assert scheme.ring.modulus > largest
+            assert scheme.ring.primes == PRIMES32[: scheme.ring.size]
+            assert np.prod([float(p) for p in PRIMES32[: scheme.ring.size - 1]]) < 1.1 * largest
+
+
+def test_a_plan_without_bounds_assumes_that_every_client_may_own_everything() -> None:
+    plan = secea.plan(Params(clients=4, dim=8), entities=100)
+    bounded = secea.plan(Params(clients=4, dim=8, max_entities=100, max_union=100), entities=100)
+    assert plan == bounded
