@@ -246,12 +246,16 @@ class Parties:
     def restart(self, *numbers: int) -> None:
         """Save and restore parties: all of them, if none is named."""
         for n in numbers or (*self.clients, SERVER):
-            saved, identity = self.party(n).save(), self.identities[n]
-            if n == SERVER:
-                self.server = Server.restore(self.session, identity, saved, self.entropy[n], early=self.early)
-            else:
-                self.clients[n] = Client.restore(self.session, identity, saved, self.entropy[n])
+            saved = self.party(n).save()
+            self.back_to(n, saved)
             assert self.party(n).save() == saved
+
+    def back_to(self, n: int, saved: bytes) -> None:
+        """A party as it was when it was saved."""
+        if n == SERVER:
+            self.server = Server.restore(self.session, self.identities[n], saved, self.entropy[n], early=self.early)
+        else:
+            self.clients[n] = Client.restore(self.session, self.identities[n], saved, self.entropy[n])
 
     def fork(self) -> Server:
         """A second server with the same keys and the same past: what a server that lies can do."""
@@ -270,6 +274,12 @@ class Parties:
         header = replace(hop.header, **label)
         sealer = Sealer(self._channel(header).derive("seal", header.label()), header)
         return replace(hop, message=bytes(sealer.seal(header.chunk, self.opened(hop) if payload is None else payload)))
+
+    def prefix(self, hop: Hop) -> int:
+        """The bytes that stand before the elements or ciphertexts of a message."""
+        if hop.header.kind not in (Kind.ANSWER, Kind.MEAN):
+            return 0
+        return self.session.layout(hop.header.kind, self.server.M, len(self.server.contributors)).prefix
 
     def place(self, hop: Hop) -> str:
         """Where a hop stands in the protocol: its kind and step, and who takes it."""
@@ -306,8 +316,6 @@ PLACES: Final = {
     "paillier": (*SETUP_PLACES, *ROUND_PLACES),
 }
 """Every kind of message at every stage, for each retrieval."""
-
-EVERYWHERE: Final = [(retrieval, place) for retrieval, places in PLACES.items() for place in places]
 
 
 def at(place: str, parties: Parties, action: Callable[[Hop], Iterable[Hop] | None]) -> Hook:

@@ -130,8 +130,8 @@ def test_a_roster_with_a_key_of_another_length_is_refused(size: int) -> None:
 # ------------------------------------------------------------------------------------------------------------- hellos
 
 
-def hello_parties(**more: Any) -> Parties:
-    return Parties(retrieval="paillier", **more)
+def hello_parties(retrieval: str = "paillier") -> Parties:
+    return Parties(retrieval=retrieval)
 
 
 def test_a_hello_is_what_its_sender_signed() -> None:
@@ -193,9 +193,9 @@ UNSIGNED: dict[str, Forgery] = {
 }
 
 
-def refused_hello(place: str, forgery: Forgery) -> tuple[ProtocolError, int]:
+def refused_hello(place: str, forgery: Forgery, retrieval: str = "paillier") -> tuple[ProtocolError, int]:
     """The error that a forged hello meets; with the true one the federation then gets the right means."""
-    parties, errors = hello_parties(), []
+    parties, errors = hello_parties(retrieval), []
 
     def forge(hop: Hop) -> None:
         errors.append((parties.refused(forgery(parties, hop)), hop.header.sender))
@@ -209,7 +209,7 @@ def refused_hello(place: str, forgery: Forgery) -> tuple[ProtocolError, int]:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", UNSIGNED)
 def test_a_hello_that_its_sender_did_not_sign_is_refused(place: str, fault: str) -> None:
-    error, sender = refused_hello(place, UNSIGNED[fault])
+    error, sender = refused_hello(place, UNSIGNED[fault], "reciprocal")
     assert set(error.suspects) - {SERVER} == {sender} - {SERVER}
     if place.endswith("client"):  # the relay may have done it
         assert SERVER in error.suspects
@@ -226,7 +226,9 @@ def test_a_swapped_paillier_key_is_refused(place: str) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("public", SMALL_ORDER, ids=["0", "1", "p-1"])
 def test_a_signed_key_of_small_order_is_its_senders_fault(place: str, public: bytes) -> None:
-    error, sender = refused_hello(place, lambda p, hop: signed_again(p, hop, hop.header.sender, public=public))
+    error, sender = refused_hello(
+        place, lambda p, hop: signed_again(p, hop, hop.header.sender, public=public), "reciprocal"
+    )
     assert isinstance(error, FaultyPeer)
     assert error.suspects == (sender,)
 
@@ -258,24 +260,23 @@ def test_a_hello_signed_in_another_partys_name_is_refused() -> None:
 
 
 OTHER_SESSIONS: dict[str, Callable[[pytest.MonkeyPatch, Parties], Session]] = {
-    "params": lambda patch, p: Session(replace(p.params, precision=23), p.session.roster, "paillier"),
-    "bounds": lambda patch, p: Session(replace(p.params, max_union=9), p.session.roster, "paillier"),
-    "retrieval": lambda patch, p: Session(p.params, p.session.roster, "reciprocal"),
-    "queries": lambda patch, p: Session(p.params, p.session.roster, "paillier", "full"),
-    "roster": lambda patch, p: Session(p.params, replace(p.session.roster, names=("a", "b", "c")), "paillier"),
+    "params": lambda patch, p: Session(replace(p.params, precision=23), p.session.roster),
+    "bounds": lambda patch, p: Session(replace(p.params, max_union=9), p.session.roster),
+    "retrieval": lambda patch, p: Session(p.params, p.session.roster, "paillier"),
+    "queries": lambda patch, p: Session(p.params, p.session.roster, queries="full"),
+    "roster": lambda patch, p: Session(p.params, replace(p.session.roster, names=("a", "b", "c"))),
     "version": lambda patch, p: (
-        patch.setattr(session, "WIRE_VERSION", messages.WIRE_VERSION + 1)
-        or Session(p.params, p.session.roster, "paillier")
+        patch.setattr(session, "WIRE_VERSION", messages.WIRE_VERSION + 1) or Session(p.params, p.session.roster)
     ),
 }
 
 
 @pytest.mark.parametrize("difference", OTHER_SESSIONS)
 def test_sessions_with_any_difference_have_different_hashes(difference: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parties = hello_parties()
+    parties = hello_parties("reciprocal")
     assert OTHER_SESSIONS[difference](monkeypatch, parties).hash != parties.session.hash
     monkeypatch.undo()
-    assert Session(parties.params, parties.session.roster, "paillier").hash == parties.session.hash
+    assert Session(parties.params, parties.session.roster).hash == parties.session.hash
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -283,9 +284,11 @@ def test_sessions_with_any_difference_have_different_hashes(difference: str, mon
 def test_a_hello_of_another_session_is_its_senders_or_the_relays_fault(
     place: str, difference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashed = OTHER_SESSIONS[difference](monkeypatch, hello_parties()).hash
+    hashed = OTHER_SESSIONS[difference](monkeypatch, hello_parties("reciprocal")).hash
     monkeypatch.undo()
-    error, sender = refused_hello(place, lambda p, hop: signed_again(p, hop, hop.header.sender, session=hashed))
+    error, sender = refused_hello(
+        place, lambda p, hop: signed_again(p, hop, hop.header.sender, session=hashed), "reciprocal"
+    )
     assert sender in error.suspects
     if place.endswith("client"):  # the relay may have kept a hello of another session, signed by the same identity
         assert SERVER in error.suspects

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -53,7 +53,7 @@ from secea.retrieval.paillier import secret_bytes
 from secea.retrieval.reciprocal import open_masked, to_reshare
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
-from secea.table import Name, TableLike, as_table, canonical_names
+from secea.table import Name, Table, TableLike, as_table, canonical_names
 
 _SNAPSHOT: Final = "secea client 1"
 
@@ -120,6 +120,8 @@ class Client:
         self._reader: Reader | None = None
         self._shape: Queries | None = None
         self._entities: NDArray[np.uint64] | None = None
+        self._given: Sequence[Name] | None = None  # the names of the last table, and where its rows go
+        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def __repr__(self) -> str:
         return f"Client({self.number}, {self.phase}, epoch {self.epoch}, round {self.round})"
@@ -143,6 +145,17 @@ class Client:
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
+    def means_like(self, table: Table) -> NDArray[np.float64]:
+        """The means of the last round in the order of a table."""
+        if self.means is None:
+            raise FederationError(f"{party(self.number)} has no means: {self.failure or 'no round was finished'}")
+        back = np.empty_like(self._order)
+        back[self._order] = np.arange(back.size)
+        if table.names != self._given:
+            place_of = {name: i for i, name in enumerate(self.names)}
+            back = np.array([place_of[name] for name in table.names], np.int64)
+        return self.means[back]
+
     def contribute(self, table: TableLike, round: int | None = None) -> None:
         """Begin a round (the next one, unless said) with these embeddings; the names must be those of the set-up.
 
@@ -155,17 +168,18 @@ class Client:
             raise FederationError(f"{party(self.number)} took part in round {self.round} already; {number} is past")
         params = self.session.params
         given = as_table(table, params.dim)
-        if set(given.names) != set(self.names):
+        if given.names != self._given and set(given.names) != set(self.names):
             unlike = min(set(given.names) ^ set(self.names), key=repr)
             where = "the set-up, but not in the table" if unlike in self.names else "the table, but not in the set-up"
             raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
         fixedpoint.check_range(given.matrix, given.names, params.max_abs)
-        place_of = {name: i for i, name in enumerate(given.names)}
-        order = np.array([place_of[name] for name in self.names], np.int64)
+        if given.names != self._given:
+            place_of = {name: i for i, name in enumerate(given.names)}
+            self._given, self._order = given.names, np.array([place_of[name] for name in self.names], np.int64)
         key = expand(self.wire.identity.secret, "fill")
         if self._entities is None:
             self._entities = grid.entities(self.names, key)
-        values = self.session.form.rows(given.matrix[order], self._entities, key)
+        values = self.session.form.rows(given.matrix[self._order], self._entities, key)
         self._leave_round()
         self.values = values
         self.round, self.failure = number, ""
@@ -428,7 +442,7 @@ class Client:
         self.tags, self.rows = tags, rows[order].astype(np.int64)
         self.names = tuple(self.names[i] for i in order)
         self.context = self.union_context = union_context(self.context, tags)
-        self._shape = self._entities = None
+        self._shape = self._entities = self._given = None
         self._begin_query()
 
     def _begin_query(self) -> None:
@@ -760,6 +774,6 @@ class Client:
             setattr(self, name, plain[name])
         self.phase, self.missing = Phase(plain["phase"]), set(plain["missing"])
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
-        self._reader = self._shape = self._entities = None
+        self._reader = self._shape = self._entities = self._given = None
         self._answerers, self.next_seed = {}, b""
         return self

@@ -212,11 +212,11 @@ class Sealer:
     """Seals the chunks of one message under that message's own key; the chunk's number is the nonce."""
 
     def __init__(self, key: bytes, header: Header) -> None:
-        self._aead, self.header = AESGCM(key), header
+        self._aead, self.header, self._head = AESGCM(key), header, bytearray(header.label())
 
     def seal(self, chunk: int, payload: Buffer) -> memoryview:
         """The chunk as it travels: header, ciphertext, tag."""
-        head = self.header.at(chunk).pack()
+        head = Header.relabelled(self._head, chunk)
         message = buffer(HEADER_BYTES + len(payload) + TAG_BYTES)
         message[:HEADER_BYTES] = head
         self._aead.encrypt_into(_nonce(chunk), payload, head, message[HEADER_BYTES:])

@@ -45,6 +45,8 @@ class Kind(IntEnum):
 
 _HEADER: Final = struct.Struct("<BBHHHIIIIII16s16s")
 HEADER_BYTES: Final = _HEADER.size
+_CHUNK: Final = struct.Struct("<I")
+_CHUNK_AT: Final = struct.calcsize("<BBHHHIIII")
 NO_CONTEXT: Final = bytes(DIGEST_BYTES)
 
 
@@ -83,6 +85,12 @@ class Header:
             WIRE_VERSION, self.kind, self.sender, self.receiver, self.attempt, self.epoch, self.weights, self.round,
             self.sequence, self.chunk, self.chunks, self.context, self.salt,
         )  # fmt: skip
+
+    @staticmethod
+    def relabelled(head: bytearray, chunk: int) -> bytearray:
+        """The packed header of another chunk, in place."""
+        _CHUNK.pack_into(head, _CHUNK_AT, chunk)
+        return head
 
     def label(self) -> bytes:
         """What the message's key is bound to."""

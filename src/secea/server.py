@@ -179,6 +179,8 @@ class Server:
     def _relay(self, header: Header, message: Buffer) -> None:
         """Keep a message for its receiver. It cannot be read here; its size and its order are checked."""
         sender, receiver = header.sender, header.receiver
+        if self.phase is Phase.SHARE and receiver in set(self.query_members) - set(self.members):
+            return  # the sender does not know that this client is absent
         if receiver not in self._receivers() or receiver == sender:
             raise FaultyPeer(sender, f"{header.title} is for {party(receiver)}, who is no receiver of it")
         layout = self._relayed_layout(header)
@@ -288,12 +290,21 @@ class Server:
         """Below so many clients nothing can be computed, or someone would be exposed."""
         return max(self.session.params.fewest_contributors, self.session.params.need)
 
-    def begin_round(self) -> None:
-        """The next round: its shares may come now."""
+    def begin_round(self, clients: Iterable[int] | None = None) -> None:
+        """The next round: the shares of these clients may come now (of all that can contribute, unless said).
+
+        Where queries are weighted, the clients must be those that the weights were made for: see `begin_weights`.
+        """
         if self.phase is not Phase.READY:
             raise FederationError(f"no round can begin in the phase '{self.phase}'")
+        able = self.contributors if self.session.form.weighted else self.query_members
+        members = able if clients is None else tuple(sorted(clients))
+        if not set(members) <= set(self.query_members) or (self.session.form.weighted and members != able):
+            raise FederationError(f"a round of {list(members)} cannot begin: it is prepared for {list(able)}")
+        if len(members) < self.fewest:
+            raise FederationError(f"a round of {len(members)} clients cannot begin; {self.fewest} are needed")
         self.round += 1
-        self._collect(Phase.SHARE, self.contributors if self.session.form.weighted else self.query_members)
+        self._collect(Phase.SHARE, members)
 
     def prepare(self) -> None:
         """Offline, before a round: the encrypted noise of the means to come, as if all will answer. Optional."""
@@ -385,9 +396,12 @@ class Server:
 
     def begin_weights(self, contributors: Iterable[int]) -> None:
         """New weights, for these contributors."""
-        self.contributors = tuple(sorted(contributors))
-        if len(self.contributors) < self.fewest:
-            raise FederationError(f"{len(self.contributors)} clients are left to contribute; {self.fewest} are needed")
+        contributors = tuple(sorted(contributors))
+        if len(contributors) < self.fewest:
+            raise FederationError(f"{len(contributors)} clients are left to contribute; {self.fewest} are needed")
+        if not set(contributors) <= set(self.query_members):
+            raise FederationError(f"of {list(contributors)} only {list(self.query_members)} have sent queries")
+        self.contributors = contributors
         self.weights += 1
         self.context = self.query_context
         announcement = Announcement(Step.OPENING, tuple((n, NO_CONTEXT) for n in self.contributors))

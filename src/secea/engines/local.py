@@ -98,20 +98,31 @@ class Federation:
         with self._timed("prepare", "server"):
             self.server.prepare()
 
-    def round(self, tables: Sequence[TableLike | None]) -> list[Any]:
-        """One round: the mean of each client's own entities over all their owners, in the form of its table."""
+    def round(self, tables: Sequence[TableLike | None], *, vanish: Iterable[int] = ()) -> list[Any]:
+        """One round: the mean of each client's own entities over all their owners, in the form of its table.
+
+        A client whose table is None is absent from the start; one in `vanish` sends its shares and is not seen again in
+        this round. The result of both is None.
+        """
         if self._server is None:
             raise FederationError("call setup(names) before the first round")
         if len(tables) != self.params.clients:
             raise TableError(f"{len(tables)} tables were given, the federation has {self.params.clients} clients")
         given = {n: _client_table(n, t, self.params.dim) for n, t in enumerate(tables) if t is not None}
-        self.server.begin_round()
+        if self.session.form.weighted and set(given) != set(self.server.contributors):
+            self.server.begin_weights(given)
+            self._distribute(self.server.drain(), set(given), "opening")
+            while self.server.phase is not Phase.READY:
+                self._exchange(set(given))
+        self.server.begin_round(given)
         for n, table in given.items():
             with self._timed("share", n):
                 self._clients[n].contribute(table, self.server.round)
+        self._exchange(set(given))
+        there = set(given) - set(vanish)
         while self.server.phase is not Phase.READY:
-            self._exchange(set(given))
-        return [self._result(n, tables[n], given.get(n)) for n in range(self.params.clients)]
+            self._exchange(there)
+        return [self._result(n, tables[n], given.get(n)) if n in there else None for n in range(self.params.clients)]
 
     @property
     def server(self) -> Server:
@@ -158,10 +169,11 @@ class Federation:
                 inboxes = self.server.drain()
             self._distribute(inboxes, present, phase)
             streams = {n: stream for n, stream in streams.items() if len(sent[n]) == self._at_once}
-        with self._timed(phase, "server"):
-            self.server.close()
-            inboxes = self.server.drain()
-        self._distribute(inboxes, present, phase)
+        try:
+            with self._timed(phase, "server"):
+                self.server.close()
+        finally:  # where the server gives up, it tells the clients
+            self._distribute(self.server.drain(), present, phase)
 
     def _map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         """Clients side by side; one after the other where each of them uses all cores by itself."""
@@ -206,8 +218,7 @@ class Federation:
         client = self._clients[n]
         if source is None or table is None or client.means is None or client.phase is not ClientPhase.READY:
             return None
-        place = {name: i for i, name in enumerate(client.names)}
-        return like(source, table, client.means[[place[name] for name in table.names]])
+        return like(source, table, client.means_like(table))
 
 
 class _Timer:
