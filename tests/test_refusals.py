@@ -61,7 +61,7 @@ def each(retrieval: str, place: str, *forgeries: Forgery, blame: Callable[[Proto
 
 
 def everywhere(retrieval: str, places: Iterable[str], action: Callable[[Parties, Hop, str], None]) -> None:
-    """One federation, in which an action is tried on the first message at each place; the means are right in the end."""
+    """One federation, with an action on the first message at each place; the means are right in the end."""
     parties, left, faults = Parties(retrieval=retrieval), set(places), dict[str, str]()
 
     def hook(hop: Hop) -> Iterable[Hop]:

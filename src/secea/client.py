@@ -149,12 +149,24 @@ class Client:
         """The means of the last round in the order of a table."""
         if self.means is None:
             raise FederationError(f"{party(self.number)} has no means: {self.failure or 'no round was finished'}")
-        back = np.empty_like(self._order)
-        back[self._order] = np.arange(back.size)
-        if table.names != self._given:
+        if table.names == self._given:
+            back = np.empty_like(self._order)
+            back[self._order] = np.arange(back.size)
+        else:
             place_of = {name: i for i, name in enumerate(self.names)}
             back = np.array([place_of[name] for name in table.names], np.int64)
         return self.means[back]
+
+    def checked(self, table: TableLike) -> Table:
+        """The table, if this client can contribute it: the right names, the right length, every value in range."""
+        params = self.session.params
+        given = as_table(table, params.dim)
+        if given.names != self._given and set(given.names) != set(self.names):
+            unlike = min(set(given.names) ^ set(self.names), key=repr)
+            where = "the set-up, but not in the table" if unlike in self.names else "the table, but not in the set-up"
+            raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
+        fixedpoint.check_range(given.matrix, given.names, params.max_abs)
+        return given
 
     def contribute(self, table: TableLike, round: int | None = None) -> None:
         """Begin a round (the next one, unless said) with these embeddings; the names must be those of the set-up.
@@ -166,13 +178,7 @@ class Client:
         number = self.round + 1 if round is None else round
         if number <= self.round:
             raise FederationError(f"{party(self.number)} took part in round {self.round} already; {number} is past")
-        params = self.session.params
-        given = as_table(table, params.dim)
-        if given.names != self._given and set(given.names) != set(self.names):
-            unlike = min(set(given.names) ^ set(self.names), key=repr)
-            where = "the set-up, but not in the table" if unlike in self.names else "the table, but not in the set-up"
-            raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
-        fixedpoint.check_range(given.matrix, given.names, params.max_abs)
+        given = self.checked(table)
         if given.names != self._given:
             place_of = {name: i for i, name in enumerate(given.names)}
             self._given, self._order = given.names, np.array([place_of[name] for name in self.names], np.int64)
@@ -775,5 +781,6 @@ class Client:
         self.phase, self.missing = Phase(plain["phase"]), set(plain["missing"])
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
         self._reader = self._shape = self._entities = self._given = None
+        self._order = np.zeros(0, np.int64)
         self._answerers, self.next_seed = {}, b""
         return self

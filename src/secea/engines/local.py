@@ -109,6 +109,8 @@ class Federation:
         if len(tables) != self.params.clients:
             raise TableError(f"{len(tables)} tables were given, the federation has {self.params.clients} clients")
         given = {n: _client_table(n, t, self.params.dim) for n, t in enumerate(tables) if t is not None}
+        for n, table in given.items():
+            self._clients[n].checked(table)
         if self.session.form.weighted and set(given) != set(self.server.contributors):
             self.server.begin_weights(given)
             self._distribute(self.server.drain(), set(given), "opening")

@@ -1,0 +1,180 @@
+"""The local engine: retries, absent and vanishing clients, restarts; always the means over those who contributed."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import secea
+from secea import Federation, FederationError, Params, TableError
+from secea import union as union_module
+from secea.buckets import place
+from secea.session import RETRIEVALS
+
+DIM = 3
+
+
+def params(clients: int, **more: Any) -> Params:
+    return Params(clients=clients, dim=DIM, key_bits=256, insecure_small_keys=True, **more)
+
+
+class World:
+    """A federation with random tables, and the truth about each round."""
+
+    def __init__(self, retrieval: str, clients: int = 5, entities: int = 10, own: int = 5, **more: Any) -> None:
+        self.rng = np.random.Generator(np.random.PCG64([clients, entities, own]))
+        self.sets = [self.rng.choice(entities, own, replace=False).tolist() for _ in range(clients)]
+        self.fed = Federation(params(clients, **more), retrieval)
+
+    def setup(self) -> World:
+        self.fed.setup(self.sets)
+        return self
+
+    def round(self, absent: tuple[int, ...] = (), vanish: tuple[int, ...] = ()) -> None:
+        tables = [{name: self.rng.uniform(-64, 64, DIM) for name in names} for names in self.sets]
+        given = [None if n in absent else table for n, table in enumerate(tables)]
+        means = self.fed.round(given, vanish=vanish)
+        for n, table in enumerate(tables):
+            if n in absent or n in vanish:
+                assert means[n] is None
+                continue
+            assert means[n].keys() == table.keys()
+            for name, row in means[n].items():
+                owners = [t[name] for t in given if t is not None and name in t]
+                assert np.abs(row - np.mean(owners, axis=0)).max() < self.fed.params.resolution
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("clients", [5, 6])
+def test_any_one_client_may_be_absent_or_vanish_and_comes_back(retrieval: str, clients: int) -> None:
+    world = World(retrieval, clients, dropouts=1).setup()
+    for n in range(clients):
+        world.round(vanish=(n,))
+        world.round(absent=(n,))
+    world.round()
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_any_two_of_seven_may_vanish(retrieval: str) -> None:
+    world = World(retrieval, 7, dropouts=2).setup()
+    for pair in combinations(range(7), 2):
+        world.round(vanish=pair)
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_too_few_answers_give_no_result_and_the_next_round_works(retrieval: str) -> None:
+    world = World(retrieval, 5, dropouts=1).setup()
+    with pytest.raises(FederationError, match=r"2 clients answered in round 1: \[3, 4\]; 3 are needed"):
+        world.round(vanish=(0, 1, 2))
+    assert all(client.means is None or n < 3 for n, client in world.fed.clients.items())
+    world.round()
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_too_few_contributors_are_refused_before_anything_is_sent(retrieval: str) -> None:
+    world = World(retrieval, 5, dropouts=1).setup()
+    sent = len(world.fed.traffic)
+    with pytest.raises(FederationError, match="3 are needed"):
+        world.round(absent=(0, 1, 2))
+    assert len(world.fed.traffic) == sent
+    world.round()
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_everyone_can_be_restarted_between_any_two_exchanges(retrieval: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(retrieval, 5, dropouts=1)
+    exchange, count = Federation._exchange, 0
+
+    def restarting(fed: Federation, present: set[int]) -> None:
+        nonlocal count
+        count += 1
+        fed.restart()
+        exchange(fed, present)
+        fed.restart()
+
+    monkeypatch.setattr(Federation, "_exchange", restarting)
+    world.setup()
+    world.round()
+    world.round(vanish=(2,))
+    world.round(absent=(3,))
+    world.round()
+    assert count >= 12
+
+
+def test_a_stalled_union_is_tried_again_with_a_larger_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    peel, tables = union_module.peel, []
+
+    def stalled_once(total: Any, *args: Any) -> Any:
+        tables.append(total.shape[1])
+        return None if len(tables) == 1 else peel(total, *args)
+
+    monkeypatch.setattr(union_module, "peel", stalled_once)
+    world = World("reciprocal").setup()
+    assert tables[1] > tables[0]
+    assert world.fed.server.attempt == 1
+    world.round()
+
+
+def test_a_failed_placement_begins_again_with_other_buckets_before_any_query_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds: list[bytes] = []
+
+    def fails_once(rows: Any, queries: Any, stream: Any) -> Any:
+        seeds.append(queries.seed)
+        return None if len(seeds) == 3 else place(rows, queries, stream)
+
+    monkeypatch.setattr("secea.client.place", fails_once)
+    world = World("reciprocal").setup()
+    assert world.fed.server.attempt == 1
+    assert len(set(seeds)) == 2
+    aborted = next(i for i, hop in enumerate(world.fed.traffic) if hop.kind == "abort")
+    relayed = [hop for hop in world.fed.traffic[: aborted + 1] if hop.kind == "query" and hop.sender == "server"]
+    assert not relayed
+    world.round()
+
+
+def test_entities_that_only_an_absent_client_owns_return_with_it() -> None:
+    fed = Federation(params(4))
+    tables: list[Any] = [
+        {"a": [1.0, 2.0, 3.0]},
+        {"a": [3.0, 2.0, 1.0]},
+        {"a": [0.0, 0.0, 0.0], "b": [1.0] * 3},
+        {"c": [5.0] * 3},
+    ]
+    fed.setup([table.keys() for table in tables])
+    fed.round(tables)
+    means = fed.round([*tables[:3], None])
+    assert means[3] is None
+    assert np.abs(means[0]["a"] - np.array([4, 4, 4]) / 3).max() < fed.params.resolution
+    assert np.abs(fed.round(tables)[3]["c"] - 5).max() < fed.params.resolution
+
+
+def test_a_table_that_does_not_fit_is_refused_and_the_next_round_works() -> None:
+    world = World("reciprocal", 3).setup()
+    good = [{name: np.zeros(DIM) for name in names} for names in world.sets]
+    for bad, message in (
+        ([*good[:2], {"other": np.zeros(DIM)}], "client 2: entity"),
+        ([*good[:2], {name: np.zeros(DIM + 1) for name in world.sets[2]}], "client 2: the embedding of entity"),
+        ([*good[:2], {name: np.full(DIM, np.nan) for name in world.sets[2]}], "coordinate 0: nan"),
+        ([*good[:2], {name: np.full(DIM, 65.0) for name in world.sets[2]}], "outside"),
+        (good[:2], "2 tables were given"),
+    ):
+        with pytest.raises(TableError, match=message):
+            world.fed.round(bad)
+        world.round()
+
+
+def test_aggregate_names_the_clients_whose_embeddings_differ_in_length() -> None:
+    with pytest.raises(TableError, match="client 0 has embeddings of length 2, client 2 of length 3"):
+        secea.aggregate([{"a": [1.0, 2.0]}, {}, {"a": [1.0, 2.0, 3.0]}])
+
+
+def test_clients_of_different_size_and_a_union_of_nothing_are_legal() -> None:
+    assert secea.aggregate([{}, {}, {}]) == [{}, {}, {}]
+    means = secea.aggregate([{"a": [1.0]}, {}, {}])
+    assert np.abs(means[0]["a"] - 1).max() < 4e-6
+    assert means[1:] == [{}, {}]
