@@ -219,7 +219,7 @@ def test_a_hello_that_its_sender_did_not_sign_is_refused(place: str, fault: str)
 def test_a_swapped_paillier_key_is_refused(place: str) -> None:
     other = PrivateKey.generate(256, KeyStream(b"\7" * 32).bytes).public.to_bytes()
     error, sender = refused_hello(place, lambda p, hop: with_hello(hop, paillier=other))
-    assert isinstance(error, FaultyPeerOrRelay)
+    assert isinstance(error, FaultyPeerOrRelay if place == "hello to a client" else FaultyPeer)
     assert set(error.suspects) == {sender, SERVER}
 
 
@@ -373,7 +373,7 @@ def test_the_two_directions_of_a_channel_have_different_keys() -> None:
     sealed = mine.sealer(there).seal(0, bytes(32)), theirs.sealer(back).seal(0, bytes(32))
     assert sealed[0][HEADER_BYTES:-16] != sealed[1][HEADER_BYTES:-16]
     forged = back.pack() + bytes(sealed[0][HEADER_BYTES:])
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ValueError, match="not authentic"):
         mine.opener(back).open(back, forged)
 
 

@@ -72,6 +72,11 @@ class Phase(StrEnum):
     ANSWER = "answer"
 
 
+def own_part(stage: Stage) -> bytes:
+    """What a client gives to the shared secret."""
+    return expand(stage.seed, "part of the shared secret")
+
+
 class Client:
     """Client n of a session, with the names of its own entities."""
 
@@ -116,7 +121,7 @@ class Client:
         self.means: NDArray[np.float64] | None = None
         self.failure = ""
         self.next_seed = b""
-        self._answerers: dict[int, Answerer] = {}
+        self._prepared: tuple[bytes, dict[int, Answerer]] = (b"", {})  # what was made ahead from a seed
         self._reader: Reader | None = None
         self._shape: Queries | None = None
         self._entities: NDArray[np.uint64] | None = None
@@ -201,8 +206,11 @@ class Client:
         self.next_seed = self.wire.entropy(SEED_BYTES)
         ahead = Stage(Kind.ANSWER, 0, 0, 0, 0, 0, NO_CONTEXT, NO_CONTEXT, self.next_seed)
         layout = self.session.layout(Kind.ANSWER, self.M, 1)
-        self._answerers = {n: self.session.form.answerer(self.wire, ahead, n) for n in self.query_members}
-        for answerer in self._answerers.values():
+        self._prepared = (
+            self.next_seed,
+            {n: self.session.form.answerer(self.wire, ahead, n) for n in self.query_members},
+        )
+        for answerer in self._prepared[1].values():
             for chunk in range(layout.chunks):
                 span = layout.span(chunk)
                 answerer.prepare(chunk, span.stop - span.start)
@@ -249,6 +257,10 @@ class Client:
         else:
             self.wire.require(header, **self._label(header.kind), context=self.context)
 
+    def _whole(self, header: Header) -> None:
+        if header.chunks != 1:
+            raise FaultyPeer(header.sender, f"{header.title} should come in one chunk")
+
     def _label(self, kind: Kind) -> dict[str, int]:
         return label_of(kind, epoch=self.epoch, attempt=self.attempt, weights=self.weights, round=self.round)
 
@@ -267,6 +279,7 @@ class Client:
         """The server says who takes part in a step."""
         header = opened.header
         params = self.session.params
+        self._whole(header)
         try:
             announcement = Announcement.parse(opened.payload, params.N)
         except ValueError as error:
@@ -285,6 +298,8 @@ class Client:
                 self._announce(announcement, self.greeted, Kind.HELLO)
             case Step.QUERY:
                 self._due(header, Phase.QUERY)
+                if self.pending[0].kind is Kind.ABORT:
+                    raise FaultyPeer(SERVER, "announces queries of ours, and we could send none")
                 kinds = (Kind.QUERY, Kind.INDICATOR) if self.session.form.weighted else (Kind.QUERY,)
                 self._announce(announcement, self.union_members, *kinds)
                 self.query_members = clients
@@ -339,7 +354,7 @@ class Client:
         match self.phase:
             case Phase.GREETING:
                 self._send(Phase.SECRET, Kind.HELLO)
-                self.parts = {self.number: expand(self.pending[0].seed, "part of the shared secret")}
+                self.parts = {self.number: own_part(self.pending[0])}
                 self.greeted = clients
             case Phase.SECRET:
                 self.context = step_context(self.context, 0, Announcement(Step.SECRET, members))
@@ -401,6 +416,8 @@ class Client:
         members = dict(announcement.members)
         if members[self.number] != self.wire.hello.incarnation:
             raise FaultyPeer(SERVER, "announces another incarnation of ours")
+        self._leave_round()
+        self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
         self.context = members_context(self.epoch, self.attempt, announcement)
         self.phase, self.pending, self.members = Phase.GREETING, (), members
@@ -556,6 +573,7 @@ class Client:
         self.context = step_context(self.query_context, self.weights, announcement)
         self.reciprocals = self.weighted = None
         self._send(Phase.OPENING, Kind.OPENING)
+        self.missing = {(int(Kind.RECIPROCAL), SERVER)}
 
     def _rho(self) -> Residues:
         """A nonzero mask for each query, known to all clients (section 7b, step 1): [P, contributors, queries]."""
@@ -593,12 +611,14 @@ class Client:
         if self.reciprocals is None:
             self.reciprocals = ring.zeros(len(self.contributors), layout.rows)
         self.reciprocals[:, layout.section(header.chunk), span] = share
+        if header.chunk + 1 == header.chunks:
+            self.missing.discard((Kind.RECIPROCAL, SERVER))
 
     def _begin_reshare(self, header: Header, announcement: Announcement) -> None:
         """The reciprocals are here: [C/c] = rho * [t]; those that are asked to bring the degree down."""
         self._due(header, Phase.OPENING)
-        if self.reciprocals is None:
-            raise FaultyPeer(SERVER, "asks for re-sharing before it sent the reciprocals")
+        if self.reciprocals is None or self.missing:
+            raise FaultyPeer(SERVER, "asks for re-sharing before it sent all reciprocals")
         clients = announcement.clients
         if len(clients) != self.session.params.need or not set(clients) <= set(self.contributors):
             raise FaultyPeer(SERVER, f"asks {clients} to re-share; {self.session.params.need} contributors are due")
@@ -620,16 +640,18 @@ class Client:
     def _answers(self, stage: Stage) -> Iterator[tuple[int, Buffer]]:
         """<query, sums> for each query of each contributor, covered: chunk by chunk."""
         session, shape = self.session, self.shape
-        assert self.sums is not None
+        sums = self.sums
+        assert sums is not None
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
             proof = self.wire.confirmation(self.number, n, stage.context)
-            answerer = self._answerers.pop(n, None) or session.form.answerer(self.wire, stage, n)
+            ahead = self._prepared[1].get(n) if self._prepared[0] == stage.seed else None
+            answerer = ahead or session.form.answerer(self.wire, stage, n)
             for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
                 span = layout.span(chunk)
                 starts = shape.starts[span.start : span.stop + 1]
-                answers = session.ring.gather(starts, shape.members, weights, self.sums)
+                answers = session.ring.gather(starts, shape.members, weights, sums)
                 yield chunk, b"".join([proof, answerer.cover(chunk - section * layout.section_chunks, answers)])
 
     def _got_means(self, opened: Opened) -> None:
@@ -678,6 +700,7 @@ class Client:
 
     def _aborted(self, opened: Opened) -> None:
         """The server gives a round up: there is no result, and the next one begins afresh."""
+        self._whole(opened.header)
         self.wire.require(opened.header, **self._label(Kind.ABORT))
         if self.phase not in (Phase.SHARE, Phase.ANSWER):
             raise FaultyPeer(SERVER, f"gives up a round in the phase '{self.phase}'")
@@ -696,7 +719,7 @@ class Client:
                 case Kind.HELLO:
                     for v in self.greeted:
                         if v != self.number:
-                            yield self.wire.sealer(stage, v).seal(0, self.parts[self.number])
+                            yield self.wire.sealer(stage, v).seal(0, own_part(stage))
                 case Kind.TABLE:
                     yield from self._table_messages(stage)
                 case Kind.OPENING:
@@ -782,5 +805,5 @@ class Client:
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
         self._reader = self._shape = self._entities = self._given = None
         self._order = np.zeros(0, np.int64)
-        self._answerers, self.next_seed = {}, b""
+        self._prepared, self.next_seed = (b"", {}), b""
         return self

@@ -82,21 +82,29 @@ class Endpoint:
 
     def hello_message(self) -> bytes:
         """The signed hello, open to all."""
-        header = Header(Kind.HELLO, self.number, ALL, 0, 0, 0, 0, 0, 1, NO_CONTEXT, self.hello.incarnation)
-        return header.pack() + self.hello.to_bytes()
+        return hello_header(self.number, self.hello.incarnation).pack() + self.hello.to_bytes()
 
     def greet(self, header: Header, message: Buffer) -> None:
         """Take a peer's hello; a new incarnation of it replaces the old one."""
-        sender = header.sender
+        sender, session = header.sender, self.session
         data = bytes(memoryview(message)[HEADER_BYTES:])
-        hello = Hello.verify(data, sender, self.session.roster, self.session.hash, self.session.form.paillier_bytes)
-        if hello.incarnation != header.salt:
-            raise unauthentic(sender, "hello carries another incarnation than its header says")
+        relayed = SERVER not in (sender, self.number)
+        hello = Hello.verify(data, sender, session.roster, session.hash, session.form.paillier_bytes, relayed=relayed)
+        if header != hello_header(sender, hello.incarnation):
+            raise self._unauthentic(sender, "hello has another header than it should have")
         if hello == self.peers.get(sender):
-            raise unauthentic(sender, "hello came twice")
+            raise self._unauthentic(sender, "hello came twice")
+        try:
+            session.form.check_key(hello.paillier)
+        except ValueError as error:
+            raise FaultyPeer(sender, f"its Paillier key is refused: {error}") from None
         channel = Channel.between(self.number, self.hello, self.key, sender, hello)
         self.peers[sender], self.channels[sender], self.heard[sender] = hello, channel, 0
         self._streams.pop(sender, None)
+
+    def _unauthentic(self, sender: int, fault: str) -> ProtocolError:
+        """What no key vouches for: the relay may have done it, unless this is the relay."""
+        return FaultyPeer(sender, fault) if self.number == SERVER else unauthentic(sender, fault)
 
     # ---------------------------------------------------------------------------------------------------- sending
 
@@ -124,18 +132,23 @@ class Endpoint:
         """Open a sealed message; nothing changes until it is taken."""
         sender = header.sender
         if header.receiver != self.number:
-            raise unauthentic(sender, f"{header.title} is for another party")
+            raise self._unauthentic(sender, f"{header.title} is for another party")
         if sender not in self.channels:
-            raise unauthentic(sender, f"{header.title} came before a hello of its sender")
+            raise self._unauthentic(sender, f"{header.title} came before a hello of its sender")
         stream = self._streams.get(sender)
         if stream is None or header.label() != stream.label:
             if header.sequence <= self.heard[sender]:
                 fault = f"{header.title} is a replay, or its sender was restored from an old snapshot"
-                raise unauthentic(sender, fault)
+                raise self._unauthentic(sender, fault)
             stream = self.channels[sender].opener(header)
         if header.chunk != stream.next:
-            raise unauthentic(sender, f"{header.title} came twice or out of order; chunk {stream.next + 1} is next")
-        return Opened(header, stream.open(header, message), stream)
+            raise self._unauthentic(
+                sender, f"{header.title} came twice or out of order; chunk {stream.next + 1} is next"
+            )
+        try:
+            return Opened(header, stream.open(header, message), stream)
+        except ValueError:
+            raise self._unauthentic(sender, f"{header.title} does not open: it was damaged or forged") from None
 
     def take(self, opened: Opened) -> None:
         """The message was right: count it."""
@@ -152,7 +165,7 @@ class Endpoint:
                     fault = f"{header.title} was made for other members or another union than ours"
                 else:
                     fault = f"{header.title} is of {name} {getattr(header, name)}; {value} is due"
-                raise unauthentic(header.sender, fault)
+                raise self._unauthentic(header.sender, fault)
 
     def confirmation(self, sender: int, receiver: int, context: bytes) -> bytes:
         """The sender's proof towards the receiver that it worked under this context; one of the two is this party."""
@@ -197,6 +210,11 @@ class Endpoint:
             stream.next = next_chunk
             self._streams[n] = stream
         return self
+
+
+def hello_header(sender: int, incarnation: bytes) -> Header:
+    """The header of an open hello."""
+    return Header(Kind.HELLO, sender, ALL, 0, 0, 0, 0, 0, 1, NO_CONTEXT, incarnation)
 
 
 def unknown_sender(header: Header, clients: int) -> ProtocolError | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,8 +95,8 @@ class Roster:
 
     def canonical(self) -> bytes:
         """The roster as bytes, for hashing and comparing."""
-        lines = [f"{name}\t{key.hex()}" for name, key in zip(self.names, self.clients, strict=True)]
-        return "\n".join([*lines, f"server\t{self.server.hex()}"]).encode()
+        clients = [[name, key.hex()] for name, key in zip(self.names, self.clients, strict=True)]
+        return json.dumps({"clients": clients, "server": self.server.hex()}).encode()
 
     @property
     def fingerprint(self) -> str:
@@ -131,9 +132,14 @@ class Hello:
         return self.session + self.incarnation + self.public + self.signature + self.paillier
 
     @classmethod
-    def verify(cls, data: bytes, sender: int, roster: Roster, session: bytes, paillier_bytes: int) -> Hello:
-        """Any party: the hello of `sender`, authentic and for this session; or a `ProtocolError`."""
-        blame = FaultyPeer if sender == SERVER else FaultyPeerOrRelay
+    def verify(
+        cls, data: bytes, sender: int, roster: Roster, session: bytes, paillier_bytes: int, *, relayed: bool = True
+    ) -> Hello:
+        """Any party: the hello of `sender`, authentic and for this session; or a `ProtocolError`.
+
+        A hello that was relayed may be an old one of its sender's.
+        """
+        blame = FaultyPeerOrRelay if relayed and sender != SERVER else FaultyPeer
         expected = HELLO_BYTES + (0 if sender == SERVER else paillier_bytes)
         if len(data) != expected:
             raise blame(sender, f"hello has {len(data)} bytes instead of {expected}")
@@ -145,7 +151,7 @@ class Hello:
         except InvalidSignature:
             raise blame(sender, "hello is not signed by the identity that the roster pins") from None
         if not hmac.compare_digest(hello.session, session):
-            raise FaultyPeer(sender, "hello is for another session: its roster, parameters or version differ from ours")
+            raise blame(sender, "hello is for another session: its roster, parameters or version differ from ours")
         return hello
 
 
@@ -230,13 +236,13 @@ class Opener:
         self._aead, self.label, self.next = AESGCM(key), header.label(), 0
 
     def open(self, header: Header, message: Buffer) -> memoryview:
-        """The payload of the next chunk; or a `ProtocolError`, and the counter stays."""
+        """The payload of the next chunk; or a `ValueError`, and the counter stays."""
         view = memoryview(message)
         payload = buffer(max(0, len(view) - HEADER_BYTES - TAG_BYTES))
         try:
             self._aead.decrypt_into(_nonce(header.chunk), view[HEADER_BYTES:], view[:HEADER_BYTES], payload)
-        except (InvalidTag, ValueError):
-            raise unauthentic(header.sender, f"{header.title} does not open: it was damaged or forged") from None
+        except InvalidTag:
+            raise ValueError("the message is not authentic") from None
         return payload
 
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from secea import snapshot, union
 from secea.endpoint import Endpoint, Opened, Stage
-from secea.errors import SERVER, FaultyPeer, FederationError, SnapshotError, party
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, party
 from secea.field import RING61, Residues
 from secea.keys import Identity, Sealer, expand
 from secea.messages import (
@@ -105,7 +105,7 @@ class Server:
         self.queue: dict[int, list[Buffer]] = {}  # to be delivered now
         self.made: dict[int, list[Buffer]] = {}  # means, until their stage is closed
         self.next_seed = b""
-        self._maskers: dict[int, Masker] = {}  # prepared
+        self._prepared: tuple[bytes, dict[int, Masker]] = (b"", {})  # what was made ahead from a seed
         self._masker: tuple[int, Masker, Sealer] | None = None
 
     def __repr__(self) -> str:
@@ -120,6 +120,8 @@ class Server:
 
     def receive(self, sender: int, message: Buffer) -> None:
         """Take one chunk that the client `sender` handed over."""
+        if sender not in range(self.session.params.N):
+            raise ProtocolError((sender,), f"there is no client {sender} in this federation")
         header = Header.parse(message, sender)
         if header.sender != sender:
             raise FaultyPeer(sender, f"hands over a message in the name of {party(header.sender)}")
@@ -313,8 +315,11 @@ class Server:
         self.next_seed = self.wire.entropy(SEED_BYTES)
         ahead = Stage(Kind.MEAN, 0, 0, 0, 0, 0, NO_CONTEXT, NO_CONTEXT, self.next_seed)
         layout = self.session.layout(Kind.ANSWER, self.M, 1)
-        self._maskers = {n: self.session.form.masker(self.wire, ahead, n) for n in self.query_members}
-        for masker in self._maskers.values():
+        self._prepared = (
+            self.next_seed,
+            {n: self.session.form.masker(self.wire, ahead, n) for n in self.query_members},
+        )
+        for masker in self._prepared[1].values():
             for chunk in range(layout.chunks):
                 span = layout.span(chunk)
                 masker.prepare(chunk, span.stop - span.start, self.query_members)
@@ -325,13 +330,13 @@ class Server:
             return
         there = self.complete
         self.queue = {}
-        if len(there) < self.fewest and self.phase is not Phase.ANSWER:
+        if len(there) < self.fewest and self.phase not in (Phase.RESHARE, Phase.ANSWER):
             self._give_up(f"{len(there)} clients took part in the stage '{self.phase}': {list(there)}")
         match self.phase:
             case Phase.GREETING:
-                self.begin_epoch(there)
+                self._begin_epoch(there)
             case Phase.SECRET | Phase.QUERY if self.unplaced or not self._agreed(there):
-                self.begin_epoch(there, again=True)
+                self._begin_epoch(there, again=True)
             case Phase.SECRET:
                 self.context = step_context(self.context, 0, self._announce(there))
                 self._collect(Phase.TABLE, there)
@@ -342,11 +347,11 @@ class Server:
                 self.query_members = there
                 self._collect(Phase.READY, there)
                 if self.session.form.weighted:
-                    self.begin_weights(there)
+                    self._begin_weights(there)
             case Phase.OPENING:
                 self._close_openings(there)
             case Phase.RESHARE if there != self.resharers:
-                self.begin_weights(n for n in self.contributors if n in there or n not in self.resharers)
+                self._begin_weights(n for n in self.contributors if n in there or n not in self.resharers)
             case Phase.RESHARE:
                 self.context = step_context(self.context, self.weights, self._announce(there))
                 self._collect(Phase.READY, self.contributors)
@@ -371,9 +376,20 @@ class Server:
             self._collect(Phase.READY, self.members)
         raise FederationError(fault)
 
-    def begin_epoch(self, members: Iterable[int], *, again: bool = False) -> None:
-        """Set up anew for these members: a new epoch, or (`again`) another attempt at this one."""
+    def begin_epoch(self, members: Iterable[int]) -> None:
+        """Set up anew for these members: a new epoch."""
+        self.queue = {}
+        self._begin_epoch(members)
+
+    def begin_weights(self, contributors: Iterable[int]) -> None:
+        """New weights, for these contributors."""
+        self.queue = {}
+        self._begin_weights(contributors)
+
+    def _begin_epoch(self, members: Iterable[int], *, again: bool = False) -> None:
+        """A new epoch, or another attempt at this one."""
         members = tuple(sorted(members))
+        self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt = (self.epoch, self.attempt + 1) if again else (self.epoch + 1, 0)
         if self.attempt > MOST_ATTEMPTS:
             raise FederationError(
@@ -394,8 +410,7 @@ class Server:
         self.context = members_context(self.epoch, self.attempt, announcement)
         self._collect(Phase.SECRET, members)
 
-    def begin_weights(self, contributors: Iterable[int]) -> None:
-        """New weights, for these contributors."""
+    def _begin_weights(self, contributors: Iterable[int]) -> None:
         contributors = tuple(sorted(contributors))
         if len(contributors) < self.fewest:
             raise FederationError(f"{len(contributors)} clients are left to contribute; {self.fewest} are needed")
@@ -419,12 +434,12 @@ class Server:
     def _close_table(self, there: tuple[int, ...]) -> None:
         """All tables are in: take the total apart. Or begin again without those that are missing."""
         if there != self.members:
-            self.begin_epoch(there, again=True)
+            self._begin_epoch(there, again=True)
             return
         assert self.total is not None
         tags = union.peel(self.total, self.session.geometry(self.attempt, self.context))
         if tags is None:
-            self.begin_epoch(there, again=True)
+            self._begin_epoch(there, again=True)
             return
         if tags.size > self.session.max_union:
             raise FederationError(
@@ -438,7 +453,7 @@ class Server:
     def _close_openings(self, there: tuple[int, ...]) -> None:
         """The masked counts are in: share C / (rho * count) among the clients, and ask some of them to re-share."""
         if there != self.contributors:
-            self.begin_weights(there)
+            self._begin_weights(there)
             return
         session, code, ring = self.session, self.session.code, self.session.ring
         opened = np.stack([self.openings[v] for v in there], axis=1)
@@ -480,7 +495,7 @@ class Server:
         self._tell(Kind.ABORT, data, Layout(1, len(data)), there)
         self._collect(Phase.READY, there)
         if self.session.form.weighted:
-            self.begin_weights(there)
+            self._begin_weights(there)
 
     # -------------------------------------------------------------------------------------------------------- means
 
@@ -496,7 +511,8 @@ class Server:
         n, within = self._client_of(chunk), chunk % layout.section_chunks
         if self._masker is None or self._masker[0] != n:
             sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
-            masker = self._maskers.pop(n, None) or session.form.masker(self.wire, self.mean_stage, n)
+            ahead = self._prepared[1].get(n) if self._prepared[0] == self.mean_stage.seed else None
+            masker = ahead or session.form.masker(self.wire, self.mean_stage, n)
             self._masker = (n, masker, sealer)
         _, masker, sealer = self._masker
         answers, span = self.answers.pop(chunk), layout.span(chunk)
@@ -609,6 +625,6 @@ class Server:
             setattr(self, name, plain[name])
         self.phase, self.introduced = Phase(plain["phase"]), set(plain["introduced"])
         self.unplaced, self.masked, self._masker = set(plain["unplaced"]), plain["masked"], None
-        self._maskers, self.next_seed = {}, b""
+        self._prepared, self.next_seed = (b"", {}), b""
         self.mean_stage = None if plain["mean_stage"] is None else Stage.of(plain["mean_stage"])
         return self

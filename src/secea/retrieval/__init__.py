@@ -81,6 +81,10 @@ class Retrieval(Protocol):
         """Client n: its embeddings as rows [P, own, K*L] to be shared; `entity` and `key` are for `secea.grid`."""
         ...
 
+    def check_key(self, key: bytes) -> None:
+        """Refuse, with a `ValueError`, the key in a client's hello."""
+        ...
+
     def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """The server: refuse, with a `ValueError`, what cannot be an answer to client n."""
         ...

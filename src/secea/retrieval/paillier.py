@@ -66,6 +66,11 @@ class Paillier:
         """Client n: (h, 1) in exact fixed point, padded to K*L (eq. 3, 5)."""
         return RING61.reduce(expand_rows(fixedpoint.encode(matrix, self.params.fraction_bits), self.params))
 
+    def check_key(self, key: bytes) -> None:
+        """A modulus of the right size without an obvious weakness; the server has none."""
+        if key:
+            PublicKey.from_bytes(key, self.params.key_bits)
+
     def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """Every ciphertext is a unit of the right group."""
         self.key_of(wire, n).ciphertexts_from_bytes(bytes(payload), len(payload) // (self.params.key_bits // 4))

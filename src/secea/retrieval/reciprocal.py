@@ -68,13 +68,16 @@ class Reciprocal:
         rows[:, :, : self.params.dim] = encoded
         return rows
 
+    def check_key(self, key: bytes) -> None:
+        """There is none."""
+
     def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """Every element is below its prime."""
         self.ring.from_bytes(payload, len(payload) // self.ring.element_bytes)
 
     def answerer(self, wire: Endpoint, stage: Stage, n: int) -> _Padder:
         """Client v: the pad that it shares with client n."""
-        return _Padder(self.ring, pad(wire, stage, n))
+        return _Padder(self.ring, pad(wire, stage, wire.number, n))
 
     def masker(self, wire: Endpoint, stage: Stage, n: int) -> _Drowner:
         """The server: noise for client n."""
@@ -82,7 +85,7 @@ class Reciprocal:
 
     def reader(self, wire: Endpoint, stage: Stage, contributors: Sequence[int], secret: bytes) -> _Unpadder:
         """Client n: the pads that it shares with everyone who may have answered."""
-        return _Unpadder(self, {v: pad(wire, stage, v) for v in contributors})
+        return _Unpadder(self, {v: pad(wire, stage, v, wire.number) for v in contributors})
 
 
 def fewest_primes(bound: int) -> Ring:
@@ -93,15 +96,16 @@ def fewest_primes(bound: int) -> Ring:
     raise ParamsError(f"the parameters need {bound.bit_length()} bits; {len(PRIMES32)} primes of 32 bits are the most")
 
 
-def pad(wire: Endpoint, stage: Stage, peer: int) -> KeyStream:
-    """The pad between this client and a peer for the answers of one round, the same at both ends.
+def pad(wire: Endpoint, stage: Stage, answering: int, asking: int) -> KeyStream:
+    """The pad of one client's answers to another's queries in one round, the same at both ends.
 
     The context is bound to every contributor's salt, so it never repeats, and with it the pad. The pad of one's own
     answer comes from the stage's seed.
     """
-    if peer == wire.number:
+    if answering == asking:
         return KeyStream(expand(stage.seed, "pad", stage.context))
-    return wire.channels[peer].stream("pad", stage.context)
+    peer = asking if answering == wire.number else answering
+    return wire.channels[peer].stream("pad", stage.context, b"from %d to %d" % (answering, asking))
 
 
 # --------------------------------------------------------------------------------------------- weights (steps 1 to 3)
