@@ -21,7 +21,7 @@ def bf16(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return ((words + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
 
 
-def encoded(matrix: NDArray[np.floating], key: bytes = bytes(32)) -> NDArray[np.float64]:  # type: ignore[type-arg]
+def encoded(matrix: NDArray[np.floating], key: bytes = bytes(32)) -> NDArray[np.float64]:
     """What is shared, as numbers again."""
     names = [f"entity {i}" for i in range(len(matrix))]
     residues = grid.encode(RING, matrix, grid.entities(names, key), key, F, PARAMS)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import secea
 from secea import Federation, Params, Table, oracle
 from secea.session import QUERIES
 
-SMALL = {"key_bits": 256, "insecure_small_keys": True}
+SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 SLOW = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow], database=None)
 FLOATS = st.one_of(st.floats(-64, 64, width=32), st.sampled_from([64.0, -64.0, 0.0, 2.0**-18, 63.999999]))
 
@@ -78,7 +79,7 @@ def test_every_shape_of_federation_gives_its_own_clients_the_means_of_their_own_
     dim = 5
     tables = [{int(e): rng.uniform(-64, 64, dim) for e in rng.choice(12, 4, replace=False)} for _ in range(clients)]
     tables[1] = {}
-    fed = Federation(Params(clients=clients, collusion=collusion, dim=dim, **SMALL), retrieval, queries)  # type: ignore[arg-type]
+    fed = Federation(Params(clients=clients, collusion=collusion, dim=dim, **SMALL), retrieval, queries)
     fed.setup([table.keys() for table in tables])
     for _ in range(2):
         fed.prepare()
@@ -95,7 +96,7 @@ def test_every_shape_of_federation_gives_its_own_clients_the_means_of_their_own_
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_results_keep_the_type_and_the_dtype_of_what_was_given(retrieval: str, dtype: type) -> None:
     rng = np.random.Generator(np.random.PCG64(5))
-    matrix = rng.normal(size=(3, 4)).astype(dtype)
+    matrix: NDArray[Any] = rng.normal(size=(3, 4)).astype(dtype)
     as_table = Table(["a", "b", "c"], matrix)
     as_mapping = {"b": matrix[0], "c": matrix[1]}
     means = secea.aggregate([as_table, as_mapping, {}], retrieval=retrieval, **SMALL)
@@ -130,7 +131,7 @@ def test_preparation_changes_no_result_and_no_byte_count() -> None:
     tables = [{"a": [1.5, 2.5]}, {"a": [0.5, -2.5], "b": [3.0, 1.0]}, {"b": [1.0, 2.0]}]
     results, sizes = [], []
     for prepared in (False, True):
-        fed = Federation(Params(clients=3, dim=2, **SMALL), retrieval="paillier")  # type: ignore[arg-type]
+        fed = Federation(Params(clients=3, dim=2, **SMALL), retrieval="paillier")
         fed.setup([table.keys() for table in tables])
         if prepared:
             fed.prepare()
@@ -145,7 +146,7 @@ def test_preparation_changes_no_result_and_no_byte_count() -> None:
 
 def test_a_prepared_client_sends_the_same_bytes_after_a_crash() -> None:
     tables = [{"a": [1.5]}, {"a": [0.5], "b": [3.0]}, {"b": [1.0]}]
-    fed = Federation(Params(clients=3, dim=1, **SMALL), retrieval="paillier")  # type: ignore[arg-type]
+    fed = Federation(Params(clients=3, dim=1, **SMALL), retrieval="paillier")
     fed.setup([table.keys() for table in tables])
     fed.prepare()
     fed.server.begin_round()
@@ -160,7 +161,7 @@ def test_a_prepared_client_sends_the_same_bytes_after_a_crash() -> None:
 
 def test_prepared_randomness_is_used_once_also_by_a_client_that_is_restored_from_an_old_snapshot() -> None:
     tables = [{"a": [1.5]}, {"a": [0.5], "b": [3.0]}, {"b": [1.0]}]
-    fed = Federation(Params(clients=3, dim=1, **SMALL), retrieval="paillier")  # type: ignore[arg-type]
+    fed = Federation(Params(clients=3, dim=1, **SMALL), retrieval="paillier")
     fed.setup([table.keys() for table in tables])
     fed.prepare()
     prepared, old = fed.clients[0].next_seed, fed.clients[0].save()
