@@ -158,27 +158,37 @@ class Ring:
             self._kernel("inverse", i)(_pointer(out[i]), _pointer(x[i]), x[i].size)
         return out
 
-    def combine(self, matrix: Residues, x: Residues) -> Residues:
-        """matrix @ x for each prime: out[r] = sum over c of matrix[r, c] * x[c], x[c] of any shape."""
-        (size, rows, columns), tail = matrix.shape, x.shape[2:]
-        if (size, columns) != x.shape[:2]:
-            raise ValueError(f"a matrix of shape {matrix.shape} does not fit vectors of shape {x.shape}")
-        out = self.empty(rows, *tail)
-        for i in range(self.size):
-            self._kernel("combine", i)(
-                _pointer(out[i]), _pointer(matrix[i]), _pointer(x[i]), rows, columns, math.prod(tail)
+    def combine(self, matrix: Residues, x: Residues | Sequence[Residues]) -> Residues:
+        """matrix @ x for each prime: out[r] = sum over c of matrix[r, c] * x[c].
+
+        x is [P, columns, ...], or a sequence of columns [P, ...] that lie anywhere in memory.
+        """
+        columns = [x[:, c] for c in range(x.shape[1])] if isinstance(x, np.ndarray) else x
+        size, rows, count = matrix.shape
+        if size != self.size or count != len(columns):
+            raise ValueError(
+                f"a matrix of shape {matrix.shape} does not fit {len(columns)} vectors of {self.size} primes"
             )
+        shape = columns[0].shape[1:] if columns else ()
+        if any(column.shape != (self.size, *shape) or column.dtype != self.dtype for column in columns):
+            raise ValueError("the vectors to be combined differ in shape or type")
+        out = self.empty(rows, *shape)
+        for i in range(self.size):
+            self._combine(i, out[i], matrix[i], [column[i] for column in columns])
         return out
 
     def combine_words(self, matrix: Residues, words: NDArray[np.uint32]) -> Residues:
-        """Like `combine`, for one block of 32-bit words that are not reduced, the same for every prime."""
+        """Like `combine`, for words of 32 bits [columns, ...] that are not reduced, the same for every prime."""
         assert self.dtype == np.uint32
         out = self.empty(matrix.shape[1], *words.shape[1:])
         for i in range(self.size):
-            self._kernel("combine", i)(
-                _pointer(out[i]), _pointer(matrix[i]), _pointer(words), *matrix.shape[1:], math.prod(words.shape[1:])
-            )
+            self._combine(i, out[i], matrix[i], list(words))
         return out
+
+    def _combine(self, index: int, out: Residues, matrix: Residues, columns: list[Residues]) -> None:
+        pointers = [_pointer(column) for column in columns]
+        table = ffi.new("uint32_t *[]" if self.dtype == np.uint32 else "uint64_t *[]", pointers)
+        self._kernel("combine", index)(_pointer(out), _pointer(matrix), table, *matrix.shape, math.prod(out.shape[1:]))
 
     def gather(
         self, starts: NDArray[np.int64], members: NDArray[np.int64] | None, weights: Residues, y: Residues

@@ -61,7 +61,9 @@ class Code:
         """The interpolation from some points to others, for each prime."""
         return interpolation(self.ring.primes, known, wanted)
 
-    def encode(self, data: Residues, noise: Residues, receivers: Sequence[int], seeded: Sequence[int] = ()) -> Residues:
+    def encode(
+        self, data: Residues, noise: Residues | Sequence[Residues], receivers: Sequence[int], seeded: Sequence[int] = ()
+    ) -> Residues:
         """The shares of `receivers`: data [P, K, ...], noise [P, T, ...] -> [P, receivers, ...] (eq. 6, 7).
 
         The noise stands at the last T betas; or it *is* the shares of the T clients `seeded`, the same distribution.
@@ -70,9 +72,11 @@ class Code:
         if len(noise_points) != self.T:
             raise ValueError(f"noise must stand at {self.T} points, got {len(noise_points)}")
         matrix = self.matrix(self.data_points + noise_points, self.at(receivers))
-        return self.ring.combine(matrix, np.concatenate([data, noise], axis=1))
+        return self.ring.combine(matrix, [*_columns(data), *_columns(noise)])
 
-    def decode(self, clients: Sequence[int], values: Residues, *, degree: int | None = None) -> Residues:
+    def decode(
+        self, clients: Sequence[int], values: Residues | Sequence[Residues], *, degree: int | None = None
+    ) -> Residues:
         """The data from the values [P, clients, ...] of those clients -> [P, K, ...].
 
         A share has degree K + T - 1; the product of two has twice that, `need` - 1.
@@ -80,6 +84,9 @@ class Code:
         count = self.K + self.T if degree is None else degree + 1
         if len(set(clients)) != len(clients) or len(clients) < count:
             raise ValueError(f"decoding takes the values of {count} different clients, got {list(clients)}")
-        return self.ring.combine(
-            self.matrix(self.at(clients[:count]), self.data_points), np.ascontiguousarray(values[:, :count])
-        )
+        return self.ring.combine(self.matrix(self.at(clients[:count]), self.data_points), _columns(values)[:count])
+
+
+def _columns(values: Residues | Sequence[Residues]) -> list[Residues]:
+    """[P, columns, ...], or a sequence of columns, as a list of columns."""
+    return [values[:, i] for i in range(values.shape[1])] if isinstance(values, np.ndarray) else list(values)

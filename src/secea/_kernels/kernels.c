@@ -133,14 +133,14 @@ void inverse32(uint32_t p, uint32_t *out, const uint32_t *x, size_t n) {
 
 /* Products of 32-bit numbers fill 64 bits: their halves are summed apart, and the sum of high halves folds at the end.
  * Fewer than 2^20 columns keep every sum within 64 bits. This does the columns from `start` on. */
-static void combine32_folding(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows,
+static void combine32_folding(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows,
                               size_t columns, size_t n, size_t start) {
     const uint32_t c = 0u - p;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = start; i < n; i++) {
             uint64_t low = 0, high = 0;
             for (size_t k = 0; k < columns; k++) {
-                const uint64_t product = (uint64_t)a[r * columns + k] * x[k * n + i];
+                const uint64_t product = (uint64_t)a[r * columns + k] * x[k][i];
                 low += (uint32_t)product;
                 high += product >> 32;
             }
@@ -156,7 +156,7 @@ AVX2 static inline __m256i closed_avx2(__m256i low, __m256i high, __m256i c) { /
 }
 
 /* Sixteen elements at a time, their sums in registers; one tile of x stays in the cache for all rows. */
-AVX2 static void combine32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows,
+AVX2 static void combine32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows,
                                 size_t columns, size_t n) {
     const __m256i c = _mm256_set1_epi64x(0u - p), mask = _mm256_set1_epi64x(UINT32_MAX);
     const size_t whole = n - n % 16;
@@ -169,7 +169,7 @@ AVX2 static void combine32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, co
                 for (size_t k = 0; k < columns; k++) {
                     const __m256i factor = _mm256_set1_epi64x(a[r * columns + k]);
                     for (int j = 0; j < 4; j += 2) {
-                        const __m256i v = _mm256_loadu_si256((const __m256i *)(x + k * n + i + 4 * j));
+                        const __m256i v = _mm256_loadu_si256((const __m256i *)(x[k] + i + 4 * j));
                         const __m256i even = _mm256_mul_epu32(v, factor);
                         const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(v, 32), factor);
                         low[j] = _mm256_add_epi64(low[j], _mm256_and_si256(even, mask));
@@ -188,17 +188,18 @@ AVX2 static void combine32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, co
 }
 #endif
 
-static void combine32_dividing(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows,
+static void combine32_dividing(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows,
                                size_t columns, size_t n) {
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < n; i++) {
             uint64_t sum = 0;
-            for (size_t k = 0; k < columns; k++) sum = (sum + (uint64_t)a[r * columns + k] * x[k * n + i] % p) % p;
+            for (size_t k = 0; k < columns; k++) sum = (sum + (uint64_t)a[r * columns + k] * x[k][i] % p) % p;
             out[r * n + i] = (uint32_t)sum;
         }
 }
 
-void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows, size_t columns, size_t n) {
+void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows, size_t columns,
+               size_t n) {
     if (!FOLDS(0u - p) || columns >= (1u << 20)) {
         combine32_dividing(p, out, a, x, rows, columns, n);
         return;
@@ -463,17 +464,17 @@ static uint64_t power61(uint64_t x) { /* x^(p-2); p - 2 = 2^61 - 3 has all bits 
 void inverse61(uint64_t *out, const uint64_t *x, size_t n) { INVERT(uint64_t, product61, power61) }
 
 /* Thirty-two products of 122 bits fit into 128 bits; then the sum is reduced. One tile of x stays in the cache. */
-void combine61(uint64_t *out, const uint64_t *a, const uint64_t *x, size_t rows, size_t columns, size_t n) {
+void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n) {
     for (size_t start = 0; start < n; start += TILE) {
         const size_t end = n - start < TILE ? n : start + TILE;
         for (size_t r = 0; r < rows; r++)
             for (size_t i = start; i < end; i++) {
-                const uint64_t *factor = a + r * columns, *const last = factor + columns, *source = x + i;
+                const uint64_t *factor = a + r * columns, *const last = factor + columns, *const *source = x;
                 uint64_t sum = 0;
                 while (factor < last) {
                     const uint64_t *const stop = last - factor < 32 ? last : factor + 32;
                     wide part = sum;
-                    for (; factor < stop; factor++, source += n) part += (wide)*factor * *source;
+                    for (; factor < stop; factor++, source++) part += (wide)*factor * (*source)[i];
                     sum = reduced61(part);
                 }
                 out[r * n + i] = sum;

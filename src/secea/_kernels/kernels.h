@@ -16,9 +16,11 @@ void mul61(uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n);
 void inverse32(uint32_t p, uint32_t *out, const uint32_t *x, size_t n);
 void inverse61(uint64_t *out, const uint64_t *x, size_t n);
 
-/* out[r][i] = sum over c of a[r][c] * x[c][i], for rows r and columns c of a; x and out have rows of n elements */
-void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *x, size_t rows, size_t columns, size_t n);
-void combine61(uint64_t *out, const uint64_t *a, const uint64_t *x, size_t rows, size_t columns, size_t n);
+/* out[r][i] = sum over c of a[r][c] * x[c][i], for rows r and columns c of a; x points to rows of n elements, not necessarily
+ * reduced (32: any words) */
+void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows, size_t columns,
+               size_t n);
+void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n);
 
 /* out[j][i] = sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
  * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. */

@@ -169,7 +169,7 @@ class _Drowner:
         """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers (step 5)."""
         form, code, ring = self._form, self._form.code, self._form.ring
         clients = sorted(answers)[: code.need]
-        values = np.stack([ring.from_bytes(answers[v], rows, form.block_length) for v in clients], axis=1)
+        values = [ring.from_bytes(answers[v], rows, form.block_length) for v in clients]
         blocks = code.decode(clients, values, degree=code.need - 1)
         return ring.to_bytes(ring.add_into(blocks, self._noise(chunk, *blocks.shape[1:])))
 
@@ -177,8 +177,8 @@ class _Drowner:
         """Uniform integers of noise_bits bits, as residues: words of 32 bits, weighted by powers of 2^32."""
         ring, bits = self._form.ring, self._form.noise_bits
         count = -(-bits // 32)
-        words = np.frombuffer(self._stream.lane(chunk).bytes(4 * count * math.prod(shape)), "<u4").astype(np.uint32)
-        words = words.reshape(count, *shape)
+        words = np.empty((count, *shape), np.uint32)  # random: the order of bytes within a word does not matter
+        self._stream.lane(chunk).fill(words.reshape(-1).view(np.uint8).data)
         words[-1] >>= np.uint32(32 * count - bits)
         powers = ring.constant([[1 << 32 * i for i in range(count)]])
         return ring.combine_words(powers, words)[:, 0]
@@ -197,7 +197,7 @@ class _Unpadder:
         K, L = code.K, form.block_length
         blocks = ring.from_bytes(body, K, rows, L).copy()
         clients = sorted(answering)[: code.need]
-        pads = np.stack([self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients], axis=1)
+        pads = [self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients]
         ring.subtract_into(blocks, code.decode(clients, pads, degree=code.need - 1))
         middle = np.broadcast_to(self._middle.reshape(-1, 1, 1, 1), blocks.shape)
         ring.subtract_into(blocks, np.ascontiguousarray(middle))
