@@ -169,7 +169,7 @@ class Ring:
             raise ValueError(
                 f"a matrix of shape {matrix.shape} does not fit {len(columns)} vectors of {self.size} primes"
             )
-        shape = columns[0].shape[1:] if columns else ()
+        shape = x.shape[2:] if isinstance(x, np.ndarray) else columns[0].shape[1:]
         if any(column.shape != (self.size, *shape) or column.dtype != self.dtype for column in columns):
             raise ValueError("the vectors to be combined differ in shape or type")
         out = self.empty(rows, *shape)

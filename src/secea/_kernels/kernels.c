@@ -417,10 +417,12 @@ size_t accept32(uint32_t p, uint32_t *words, size_t n) {
     return kept;
 }
 
-FAST void reduce32(uint32_t p, uint32_t *out, const int64_t *x, size_t n) {
+void reduce32(uint32_t p, uint32_t *out, const int64_t *x, size_t n) {
+    const uint32_t c = 0u - p;
     for (size_t i = 0; i < n; i++) {
-        const int64_t rest = x[i] % (int64_t)p;
-        out[i] = (uint32_t)(rest < 0 ? rest + p : rest);
+        const uint64_t size = x[i] < 0 ? -(uint64_t)x[i] : (uint64_t)x[i];
+        const uint32_t rest = FOLDS(c) ? folded(size, c) : (uint32_t)(size % p);
+        out[i] = x[i] < 0 && rest ? p - rest : rest;
     }
 }
 
