@@ -178,3 +178,29 @@ def test_clients_of_different_size_and_a_union_of_nothing_are_legal() -> None:
     means = secea.aggregate([{"a": [1.0]}, {}, {}])
     assert np.abs(means[0]["a"] - 1).max() < 4e-6
     assert means[1:] == [{}, {}]
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_a_client_may_change_its_entities_between_rounds(retrieval: str) -> None:
+    world = World(retrieval, 4, entities=8, own=4, max_entities=8, max_union=12).setup()
+    world.round()
+    before = world.fed.server.tags
+    for names in ([0, "new"], [], list(range(8))):
+        world.sets[2] = names
+        world.fed.update(2, names)
+        world.round()
+        assert not np.isin(world.fed.server.tags, before).any(), "tags are keyed anew"
+        before = world.fed.server.tags
+    world.round(absent=(1,)) if world.fed.params.need < 4 else world.round()
+
+
+def test_a_client_whose_entities_changed_waits_for_the_new_epoch() -> None:
+    world = World("reciprocal", 3, max_entities=6, max_union=12).setup()
+    client = world.fed.clients[0]
+    with pytest.raises(TableError, match="client 0 has 7 entities, more than the public bound max_entities=6"):
+        client.update(range(7))
+    client.update(["x"])
+    with pytest.raises(FederationError, match="its entities changed"):
+        client.contribute({"x": np.zeros(DIM)})
+    with pytest.raises(TableError, match="there is no client 3"):
+        world.fed.update(3, [])

@@ -72,6 +72,17 @@ class Phase(StrEnum):
     ANSWER = "answer"
 
 
+def bounded_names(session: Session, number: int, names: Iterable[object]) -> tuple[Name, ...]:
+    """A client's names, no more than the public bound allows."""
+    checked = canonical_names(names)
+    if len(checked) > session.max_entities:
+        raise TableError(
+            f"{party(number)} has {len(checked)} entities, more than the public bound"
+            f" max_entities={session.max_entities}: raise it"
+        )
+    return checked
+
+
 def own_part(stage: Stage) -> bytes:
     """What a client gives to the shared secret."""
     return expand(stage.seed, "part of the shared secret")
@@ -83,13 +94,8 @@ class Client:
     def __init__(
         self, session: Session, number: int, identity: Identity, names: Iterable[object], entropy: Entropy = os.urandom
     ) -> None:
-        self.names: tuple[Name, ...] = canonical_names(names)
-        if len(self.names) > session.max_entities:
-            raise TableError(
-                f"{party(number)} has {len(self.names)} entities, more than the public bound"
-                f" max_entities={session.max_entities}: raise it"
-            )
         self.session = session
+        self.names: tuple[Name, ...] = bounded_names(session, number, names)
         self.paillier, public = b"", b""
         if session.form.paillier_bytes:
             key = PrivateKey.generate(session.params.key_bits, entropy)
@@ -120,6 +126,7 @@ class Client:
         self.sums: Residues | None = None
         self.means: NDArray[np.float64] | None = None
         self.failure = ""
+        self.stale = False  # the names changed, and no epoch was set up with them yet
         self.next_seed = b""
         self._prepared: tuple[bytes, dict[int, Answerer]] = (b"", {})  # what was made ahead from a seed
         self._reader: Reader | None = None
@@ -162,6 +169,12 @@ class Client:
             back = np.array([place_of[name] for name in table.names], np.int64)
         return self.means[back]
 
+    def update(self, names: Iterable[object]) -> None:
+        """Other entities from the next epoch on; until it is set up, this client takes part in no round."""
+        self.names = bounded_names(self.session, self.number, names)
+        self._leave_round()
+        self._given, self.stale = None, True
+
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
         params = self.session.params
@@ -178,8 +191,9 @@ class Client:
 
         A round that was not finished is given up.
         """
-        if self.phase not in (Phase.READY, Phase.SHARE, Phase.ANSWER):
-            raise FederationError(f"{party(self.number)} cannot begin a round: it is in the phase '{self.phase}'")
+        if self.phase not in (Phase.READY, Phase.SHARE, Phase.ANSWER) or self.stale:
+            reason = "its entities changed" if self.stale else f"it is in the phase '{self.phase}'"
+            raise FederationError(f"{party(self.number)} cannot begin a round: {reason}")
         number = self.round + 1 if round is None else round
         if number <= self.round:
             raise FederationError(f"{party(self.number)} took part in round {self.round} already; {number} is past")
@@ -418,7 +432,7 @@ class Client:
             raise FaultyPeer(SERVER, "announces another incarnation of ours")
         self._leave_round()
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
-        self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
+        self.epoch, self.attempt, self.weights, self.stale = header.epoch, header.attempt, 0, False
         self.context = members_context(self.epoch, self.attempt, announcement)
         self.phase, self.pending, self.members = Phase.GREETING, (), members
         known = {n for n, hello in self.wire.peers.items() if members.get(n) == hello.incarnation}
@@ -778,7 +792,7 @@ class Client:
         "context", "union_context", "query_context", "base_context",
         "members", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
         "queries", "indicators", "contributors", "resharers", "reciprocals", "weighted", "values", "sums", "means",
-        "failure",
+        "failure", "stale",
     )  # fmt: skip
 
     def save(self) -> bytes:

@@ -90,6 +90,16 @@ class Federation:
         while self.server.phase is not Phase.READY:
             self._exchange(set(self._clients))
 
+    def update(self, client: int, names: Iterable[object]) -> None:
+        """A client's entities change between rounds: a new epoch for all, with fresh randomness and re-keyed tags."""
+        if client not in self._clients:
+            raise TableError(f"there is no client {client!r}; the clients are 0..{self.params.clients - 1}")
+        self._clients[client].update(names)
+        self.server.begin_epoch(self._clients)
+        self._distribute(self.server.drain(), set(self._clients), "greeting")
+        while self.server.phase is not Phase.READY:
+            self._exchange(set(self._clients))
+
     def prepare(self) -> None:
         """Offline, before a round: encrypted noise and encryption randomness. Optional, and counted apart."""
         for n, client in self._clients.items():
