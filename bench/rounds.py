@@ -93,12 +93,11 @@ def peak_gigabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def show_timing(fed: Federation, title: str) -> None:
-    grid = Grid("phase", "clients (each)", "server", title=title, box=None)
-    for phase, parties in fed.timing.items():
-        clients = [seconds for who, seconds in parties.items() if who != "server"]
-        each = f"{min(clients):.2f} .. {max(clients):.2f} s" if clients else ""
-        grid.add_row(phase, each, f"{parties.get('server', 0):.2f} s")
+def show_timing(fed: Federation, title: str, *phases: str) -> None:
+    grid = Grid("party", *(f"{phase}: CPU, sent, stored" for phase in phases), title=title, box=None)
+    for who, costs in fed.timing.items():
+        cells = [costs[phase] for phase in phases]
+        grid.add_row(str(who), *(f"{c.seconds:.2f} s, {c.sent / 1e6:,.1f} MB, {c.stored / 1e6:,.1f} MB" for c in cells))
     console.print(grid)
 
 
@@ -115,10 +114,8 @@ def large(clients: int, collusion: int, entities: int, own: int, dim: int, round
     console.print(
         f"set-up: {wall:.1f} s, CPU {cpu:.1f} s, {bytes_sent / 1e6:,.0f} MB on all hops, peak {peak_gigabytes():.2f} GB"
     )
-    show_timing(fed, "set-up, CPU")
     limit, cpus = limit_seconds(formula_bytes(fed)), []
     for number in range(1, rounds + 1):
-        fed.timing.clear()
         means, wall, cpu = timed(lambda: fed.round(tables))
         cpus.append(cpu)
         hops = [hop for hop in fed.traffic if hop.round == number]
@@ -129,7 +126,7 @@ def large(clients: int, collusion: int, entities: int, own: int, dim: int, round
             f" ({formula_bytes(fed) / 1e9:.2f} GB); client 0 sends {sent:,.0f} MB, gets {received:,.0f} MB;"
             f" all hops {sum(hop.size for hop in hops) / 1e6:,.0f} MB; peak {peak_gigabytes():.2f} GB"
         )
-    show_timing(fed, "last round, CPU")
+    show_timing(fed, "set-up, and all rounds", "setup", "online")
     expected = truth(tables, entities)
     worst = max(float(np.abs(m.matrix - expected[np.array(m.names, np.int64)]).max()) for m in means)
     console.print(f"largest error {worst:.2e}, resolution {fed.params.resolution:.2e}; CPU of all rounds {cpus}")
@@ -161,7 +158,7 @@ def paillier(clients: int, entities: int, own: int, dim: int, bits: int) -> None
     means, wall, cpu = timed(lambda: fed.round(tables))
     worst = max(float(np.abs(m.matrix - truth(tables, entities)[np.array(m.names, np.int64)]).max()) for m in means)
     assert worst < fed.params.resolution
-    show_timing(fed, "CPU by phase: prepare is offline, share and answer are online")
+    show_timing(fed, "by party and phase", "setup", "offline", "online")
     console.print(f"offline: {offline_wall:.1f} s, CPU {offline_cpu:.1f} s")
     console.print(f"online: {wall:.1f} s, CPU {cpu:.1f} s: {cpu / wall:.2f} cores busy")
     form = fed.session.form

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import secea
-from secea import Federation, FederationError, Params, TableError
+from secea import CallError, Federation, FederationError, Params, TableError
 from secea import union as union_module
 from secea.buckets import place
 from secea.session import RETRIEVALS
@@ -18,7 +18,7 @@ DIM = 3
 
 
 def params(clients: int, **more: Any) -> Params:
-    return Params(clients=clients, dim=DIM, key_bits=256, insecure_small_keys=True, **more)
+    return Params(clients=clients, dim=DIM, key_bits=512, insecure_small_keys=True, **more)
 
 
 class World:
@@ -202,5 +202,141 @@ def test_a_client_whose_entities_changed_waits_for_the_new_epoch() -> None:
     client.update(["x"])
     with pytest.raises(FederationError, match="its entities changed"):
         client.contribute({"x": np.zeros(DIM)})
-    with pytest.raises(TableError, match="there is no client 3"):
+    with pytest.raises(CallError, match="there is no client 3"):
         world.fed.update(3, [])
+
+
+def test_means_can_be_fed_back_as_they_are() -> None:
+    edge = Params(clients=3, dim=2, max_abs=0.1, precision=20)
+    for dtype in (np.float32, np.float64):
+        fed = Federation(edge)
+        fed.setup([["a"], ["a"], ["a"]])
+        low = np.nextafter(np.float64(0.1), 0).astype(dtype) if dtype == np.float64 else np.float32(0.099999994)
+        tables: list[Any] = [{"a": np.array([low, -low], dtype)} for _ in range(3)]
+        for _ in range(8):
+            tables = fed.round(tables)
+        assert np.abs(tables[0]["a"] - [0.1, -0.1]).max() < 8 * edge.resolution
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("stage", ["opening", "reshare", "share", "answer"])
+def test_a_round_that_breaks_off_anywhere_leaves_the_federation_usable(
+    retrieval: str, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(retrieval, 5, dropouts=1).setup()
+    world.round()
+    close = secea.Server.close
+
+    def interrupted(server: secea.Server) -> None:
+        if server.phase == stage:
+            raise KeyboardInterrupt
+        close(server)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(secea.Server, "close", interrupted)
+        if retrieval == "reciprocal" or stage in ("share", "answer"):
+            with pytest.raises(KeyboardInterrupt):
+                world.round(absent=(1,))
+        else:
+            world.round(absent=(1,))
+    world.round()
+    world.round(absent=(2,))
+
+
+def test_a_refused_message_is_reported_and_the_next_round_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("reciprocal", 4).setup()
+    receive, count = secea.Client.receive, 0
+
+    def flipped(client: secea.Client, message: Any) -> None:
+        nonlocal count
+        count += 1
+        damaged = bytearray(message)
+        damaged[-1] ^= count == 3
+        receive(client, damaged)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(secea.Client, "receive", flipped)
+        with pytest.raises(secea.ProtocolError):
+            world.round()
+    assert len(world.fed.faults) == 1
+    world.round()
+
+
+def test_a_second_set_up_replaces_the_first_and_one_that_fails_changes_nothing() -> None:
+    world = World("reciprocal", 3, own=2).setup()
+    with pytest.raises(TableError, match="occurs more than once"):
+        world.fed.setup([["a", "a"], ["b"], ["c"]])
+    world.round()
+    world.sets = [["a", "b", "c", "d"], ["b"], []]
+    world.setup()
+    world.round()
+
+
+def test_rounds_beyond_those_that_sigma_was_promised_for_are_refused() -> None:
+    world = World("reciprocal", 3, rounds=2).setup()
+    world.round()
+    world.round()
+    with pytest.raises(FederationError, match="with a larger `rounds` in Params"):
+        world.round()
+
+
+def test_weights_that_are_renewed_count_as_set_up_in_the_traffic() -> None:
+    world = World("reciprocal", 5, dropouts=1).setup()
+    world.round()
+    before = sum(hop.size for hop in world.fed.traffic if hop.round == 1)
+    world.round(absent=(0,))
+    assert sum(hop.size for hop in world.fed.traffic if hop.round == 1) == before
+    kinds = {hop.kind for hop in world.fed.traffic if hop.round}
+    assert kinds == {"share", "contributors", "answer", "mean"}
+    assert not [hop for hop in world.fed.traffic if hop.round == 2 and 0 in (hop.sender, hop.receiver)]
+
+
+def test_two_exchanges_make_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("reciprocal", 4).setup()
+    exchange, count = Federation._exchange, 0
+
+    def counted(fed: Federation, present: set[int]) -> None:
+        nonlocal count
+        count += 1
+        exchange(fed, present)
+
+    monkeypatch.setattr(Federation, "_exchange", counted)
+    world.round()
+    assert count == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: secea.aggregate(None), "expected a list of tables"),  # type: ignore[arg-type]
+        (lambda: secea.aggregate({0: {}, 1: {}, 2: {}}), "expected a list of tables"),  # type: ignore[dict-item]
+        (lambda: secea.aggregate([{"a": [1.0]}, None, {}]), "client 1: expected a secea.Table or a mapping"),  # type: ignore[list-item]
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], colusion=1), "aggregate takes no 'colusion'"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}]), "clients must be 3"),
+        (lambda: secea.aggregate([{"a": ["x"]}, {}, {}]), "use float32 or float64"),
+        (lambda: secea.aggregate([{"a": []}, {}, {}]), "the embedding of entity 'a' is empty"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], retrieval="x"), "retrieval must be one of"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], queries="x"), "queries must be one of"),
+        (lambda: secea.aggregate([{True: [1.0]}, {}, {}]), "truth value"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], max_abs=0.5), "client 0: entity 'a', coordinate 0"),
+        (lambda: Federation({"clients": 3}), "takes secea.Params"),  # type: ignore[arg-type]
+        (lambda: Federation(params(3)).round([]), "call setup"),
+        (lambda: Federation(params(3)).setup(None), "expected a list of 3 collections"),  # type: ignore[arg-type]
+        (lambda: Federation(params(3)).setup(["abc", [], []]), "single text"),
+        (lambda: World("reciprocal", 3).setup().fed.round([None, None, None], vanish=[1]), "vanish names"),
+        (lambda: secea.plan(params(3), entities=-1), "entities must be"),
+        (lambda: secea.Table(None, np.zeros((1, 1))), "collection of entity names"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_callers_mistake_is_a_clear_error_of_this_package(call: Any, message: str) -> None:
+    with pytest.raises(secea.SecEAError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, ValueError | TypeError)
+
+
+def test_loose_bounds_are_taken_as_they_are() -> None:
+    tables = [{"a": [1.0]}, {"a": [3.0]}, {"b": [5.0]}]
+    choices: list[dict[str, Any]] = [{"max_entities": 100}, {"max_union": 1000}, {"max_entities": 50, "max_union": 120}]
+    for bounds in choices:
+        means = secea.aggregate(tables, **bounds)
+        assert means[0]["a"][0] == pytest.approx(2, abs=1e-5)

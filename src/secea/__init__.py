@@ -8,12 +8,17 @@
 from secea.client import Client
 from secea.engines.local import Federation, aggregate
 from secea.errors import (
+    SERVER,
+    CallError,
+    FaultyPeer,
+    FaultyPeerOrRelay,
     FederationError,
     ParamsError,
     ProtocolError,
     SecEAError,
     SnapshotError,
     TableError,
+    TableTypeError,
 )
 from secea.keys import Identity, Roster
 from secea.params import Params
@@ -25,7 +30,11 @@ from secea.table import Table
 __version__ = "0.1.0"
 
 __all__ = [
+    "SERVER",
+    "CallError",
     "Client",
+    "FaultyPeer",
+    "FaultyPeerOrRelay",
     "Federation",
     "FederationError",
     "Identity",
@@ -40,6 +49,7 @@ __all__ = [
     "SnapshotError",
     "Table",
     "TableError",
+    "TableTypeError",
     "aggregate",
     "plan",
 ]

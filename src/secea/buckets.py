@@ -68,9 +68,6 @@ class Buckets:
     (9, [0, 1, 3, 5, 6, 6, 9], [1, 0, 2, 0, 2, 1, 0, 1, 2])
     """
 
-    dense: ClassVar[bool] = False
-    """Each query has its own members; see `starts` and `members`."""
-
     tags: Words = field(repr=False)
     """The union, M sorted tags."""
     count: int
@@ -138,9 +135,6 @@ class Buckets:
 @dataclass(frozen=True)
 class Full:
     """The paper's queries: `count` of them (max_entities), each over all `entities` of the union (M)."""
-
-    dense: ClassVar[bool] = True
-    """Every query runs over the whole union, in its order: position j * M + m is row m in query j."""
 
     entities: int
     count: int

@@ -35,6 +35,7 @@ from secea.buckets import EMPTY, Queries, place
 from secea.endpoint import Endpoint, Opened, Stage, unknown_sender
 from secea.errors import (
     SERVER,
+    CallError,
     FaultyPeer,
     FaultyPeerOrRelay,
     FederationError,
@@ -44,6 +45,7 @@ from secea.errors import (
     party,
 )
 from secea.field import RING61, Residues
+from secea.fixedpoint import Floats
 from secea.keys import Identity, expand, shared_secret, unauthentic
 from secea.messages import ALL, DIGEST_BYTES, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
 from secea.paillier import PrivateKey
@@ -94,6 +96,8 @@ class Client:
     def __init__(
         self, session: Session, number: int, identity: Identity, names: Iterable[object], entropy: Entropy = os.urandom
     ) -> None:
+        if number not in range(session.params.N):
+            raise CallError(f"there is no client {number!r}; the clients are 0..{session.params.N - 1}")
         self.session = session
         self.names: tuple[Name, ...] = bounded_names(session, number, names)
         self.paillier, public = b"", b""
@@ -157,8 +161,8 @@ class Client:
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
-    def means_like(self, table: Table) -> NDArray[np.float64]:
-        """The means of the last round in the order of a table."""
+    def means_like(self, table: Table) -> Floats:
+        """The means of the last round in the order and the dtype of a table, and within the range of an input."""
         if self.means is None:
             raise FederationError(f"{party(self.number)} has no means: {self.failure or 'no round was finished'}")
         if table.names == self._given:
@@ -167,7 +171,21 @@ class Client:
         else:
             place_of = {name: i for i, name in enumerate(self.names)}
             back = np.array([place_of[name] for name in table.names], np.int64)
-        return self.means[back]
+        return fixedpoint.clip(self.means[back].astype(table.dtype), self.session.params.max_abs)
+
+    def abandon(self) -> None:
+        """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
+        self._leave_round()
+        if self.phase in (Phase.OPENING, Phase.RESHARE):
+            self.context, self.contributors = self.query_context, ()
+            self._rest()
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of what this client keeps from round to round."""
+        kept = [self.tags, self.rows, self.placement, *self.queries.values(), *self.indicators.values(), self.weighted]
+        arrays = sum(array.nbytes for array in kept if array is not None)
+        return arrays + sum(answerer.stored_bytes for answerer in self._prepared[1].values())
 
     def update(self, names: Iterable[object]) -> None:
         """Other entities from the next epoch on; until it is set up, this client takes part in no round."""
@@ -183,7 +201,10 @@ class Client:
             unlike = min(set(given.names) ^ set(self.names), key=repr)
             where = "the set-up, but not in the table" if unlike in self.names else "the table, but not in the set-up"
             raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
-        fixedpoint.check_range(given.matrix, given.names, params.max_abs)
+        try:
+            fixedpoint.check_range(given.matrix, given.names, params.max_abs)
+        except TableError as error:
+            raise TableError(f"{party(self.number)}: {error}") from None
         return given
 
     def contribute(self, table: TableLike, round: int | None = None) -> None:

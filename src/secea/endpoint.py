@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
-from secea.errors import SERVER, FaultyPeer, ProtocolError, SnapshotError, party
+from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, SnapshotError, party
 from secea.keys import Channel, Hello, Identity, Opener, Sealer, SessionKey, unauthentic
 from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, Buffer, Header, Kind
 from secea.randomness import SEED_BYTES, Entropy
@@ -67,7 +67,7 @@ class Endpoint:
         self, session: Session, number: int, identity: Identity, entropy: Entropy, *, paillier: bytes = b""
     ) -> None:
         if identity.public != session.roster.key(number):
-            raise ProtocolError((number,), f"the identity is not the one that the roster pins for {party(number)}")
+            raise CallError(f"the identity is not the one that the roster pins for {party(number)}")
         self.session, self.number, self.identity, self.entropy = session, number, identity, entropy
         self.key = SessionKey(entropy(SEED_BYTES))
         incarnation = entropy(SALT_BYTES)

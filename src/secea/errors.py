@@ -40,6 +40,10 @@ class FederationError(SecEAError):
     """The federation cannot go on as asked: too few parties, no union, a call out of order."""
 
 
+class CallError(FederationError, ValueError):
+    """A call that does not fit: out of order, to a busy federation, for a client that does not exist."""
+
+
 class SnapshotError(SecEAError, ValueError):
     """Saved state that cannot be restored: damaged, another version, or another party's."""
 

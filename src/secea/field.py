@@ -186,9 +186,10 @@ class Ring:
         return out
 
     def _combine(self, index: int, out: Residues, matrix: Residues, columns: list[Residues]) -> None:
-        pointers = [_pointer(column) for column in columns]
-        table = ffi.new("uint32_t *[]" if self.dtype == np.uint32 else "uint64_t *[]", pointers)
-        self._kernel("combine", index)(_pointer(out), _pointer(matrix), table, *matrix.shape, math.prod(out.shape[1:]))
+        rows = [np.ascontiguousarray(column) for column in columns]  # most are already
+        table = ffi.new("uint32_t *[]" if self.dtype == np.uint32 else "uint64_t *[]", [_pointer(row) for row in rows])
+        factors = np.ascontiguousarray(matrix)
+        self._kernel("combine", index)(_pointer(out), _pointer(factors), table, *matrix.shape, math.prod(out.shape[1:]))
 
     def gather(
         self, starts: NDArray[np.int64], members: NDArray[np.int64] | None, weights: Residues, y: Residues

@@ -26,9 +26,10 @@ COARSEST_BITS: Final = 7
 """Significant bits below the leading one in bf16, the coarsest float type."""
 FINEST_SHARE: Final = 8
 """Everything below 1/8 of the resolution is filled, whatever the input's grid."""
-ENOUGH_VALUES: Final = 1024
 ENOUGH_DISTINCT: Final = 32
-"""A coarser grid than the dtype's is inferred from so many values, or so many distinct ones: few say nothing."""
+"""A coarser grid than the dtype's is inferred from so many different sizes: fewer may just be round numbers."""
+MOST_LOOKED_AT: Final = 1 << 13
+"""Values that are sampled to count different sizes."""
 MOST_LEVELS: Final = 1 << 9
 """Numbers that take at most so many values, apart from the sign, may have been integers times a scale."""
 
@@ -36,8 +37,9 @@ MOST_LEVELS: Final = 1 << 9
 def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, float]:
     """How the values were rounded: significant bits below the leading one, and a common step (0 if there is none)."""
     finest = 23 if dtype == np.float32 else 52
-    few = np.unique(np.abs(matrix[matrix != 0][:ENOUGH_VALUES]))
-    if np.count_nonzero(matrix) < ENOUGH_VALUES and few.size < ENOUGH_DISTINCT:
+    some = np.abs(matrix.reshape(-1)[:: 1 + matrix.size // MOST_LOOKED_AT])
+    few = np.unique(some[some > 0])
+    if few.size < ENOUGH_DISTINCT:
         return finest, 0.0
     used, step = ffi.new("int *"), ffi.new("int *")
     lib.significance(ffi.from_buffer("double[]", matrix), matrix.size, used, step)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,7 +52,7 @@ class Identity:
             raise ParamsError(f"an identity is a secret of {KEY_BYTES} bytes, got {len(self.secret)}")
 
     @classmethod
-    def generate(cls, entropy: Entropy) -> Identity:
+    def generate(cls, entropy: Entropy = os.urandom) -> Identity:
         """A new identity."""
         return cls(entropy(KEY_BYTES))
 
@@ -271,5 +272,5 @@ def shared_secret(parts: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def expand(secret: bytes, purpose: str, *label: bytes) -> bytes:
-    """A key for one purpose out of the clients' common secret."""
+    """A key for one purpose out of a secret: the clients' common one, a stage's seed, a party's own key."""
     return HKDFExpand(SHA256(), KEY_BYTES, f"secea {purpose}\n".encode() + digest(*label)).derive(secret)

@@ -158,7 +158,7 @@ class PublicKey:
         return [self._full.power(entropy(self._full.exponent_bytes)) for _ in range(count)]
 
     def encrypt(self, plaintexts: Integers, blinds: Integers) -> list[mpz]:
-        """Encrypt integers in [0, n), each with a blind that is used here and never again (see `Pool`)."""
+        """Encrypt integers in [0, n), each with a blind that is used here and never again."""
         for index, m in enumerate(plaintexts):
             if not 0 <= m < self.n:
                 raise ValueError(f"plaintext {index} is not in [0, n)")
@@ -186,8 +186,8 @@ class PublicKey:
         """Write ciphertexts one after the other, `ciphertext_bytes` each."""
         return b"".join(c.to_bytes(self.ciphertext_bytes, "little") for c in ciphertexts)
 
-    def ciphertexts_from_bytes(self, data: bytes | memoryview, count: int) -> list[mpz]:
-        """Read `count` ciphertexts; a `ValueError` names one that no encryption gives.
+    def ciphertexts_from_bytes(self, data: bytes | memoryview, count: int, *, checked: bool = False) -> list[mpz]:
+        """Read `count` ciphertexts; a `ValueError` names one that no encryption gives (unless `checked`).
 
         Each must be in [1, n^2), a unit, and of Jacobi symbol 1, as powers of h_n are. One symbol tests both: it is 0
         where there is no unit. (With -1 a sender could show the key's owner if r is odd: no power of h_n hides that.)
@@ -196,7 +196,7 @@ class PublicKey:
         if len(data) != count * size:
             raise ValueError(f"{count} ciphertexts of {size} bytes take {count * size} bytes, got {len(data)}")
         ciphertexts = [mpz.from_bytes(bytes(data[i : i + size]), "little") for i in range(0, len(data), size)]
-        for index, c in enumerate(ciphertexts):
+        for index, c in enumerate(() if checked else ciphertexts):
             if c >= self.n2 or gmpy2.jacobi(c % self.n, self.n) != 1:
                 raise ValueError(f"ciphertext {index} is not below n^2, or no unit of Jacobi symbol 1")
         return ciphertexts

@@ -57,7 +57,7 @@ class Params:
     max_abs: float = 64.0
     """Every coordinate lies in [-max_abs, max_abs]."""
     precision: int = 24
-    """Bits: a mean is exact to within max_abs * 2**-precision."""
+    """Bits: a mean is exact to within max_abs * 2**-precision (and half the grid of inputs that were rounded more)."""
     sigma: int = 40
     """Statistical security of the whole session, in bits."""
     rounds: int = 1000
@@ -93,7 +93,7 @@ class Params:
         _within("dim", self.dim, 1, 1 << 24, "")
         _within("precision", self.precision, 1, MAX_PRECISION, "bits")
         _within("sigma", self.sigma, 1, 128, "bits (40 is customary)")
-        _within("rounds", self.rounds, 1, 1 << 40, "")
+        _within("rounds", self.rounds, 1, (1 << 32) - 1, "")
         if not (math.isfinite(self.max_abs) and 2.0**-64 <= self.max_abs <= 2.0**64):
             raise ParamsError(f"max_abs must be a positive number between 2**-64 and 2**64, got {self.max_abs}")
         if self.key_bits % 64 or not 256 <= self.key_bits <= 16384:
@@ -120,11 +120,13 @@ class Params:
 
     def with_bounds(self, *, max_entities: int, max_union: int) -> Params:
         """These parameters, with the bounds that are still open filled in."""
-        return replace(
-            self,
-            max_entities=max(1, max_entities) if self.max_entities is None else self.max_entities,
-            max_union=max(1, max_union) if self.max_union is None else self.max_union,
-        )
+        if self.max_entities is not None:
+            most, union = self.max_entities, max(1, max_union, self.max_entities)
+        elif self.max_union is not None:
+            most = max(1, max_entities, -(-self.max_union // self.clients))
+        else:
+            most, union = max(1, max_entities), max(1, max_union)
+        return replace(self, max_entities=most, max_union=union if self.max_union is None else self.max_union)
 
     @property
     def N(self) -> int:
@@ -163,7 +165,7 @@ class Params:
 
     @property
     def resolution(self) -> float:
-        """A mean differs from the true one by less than this."""
+        """A mean of inputs of full precision differs from the true one by less than this (docs/threat-model.md)."""
         return math.ldexp(self.max_abs, -self.precision)
 
     @property

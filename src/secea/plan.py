@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from secea.errors import ParamsError
 from secea.keys import HELLO_BYTES
 from secea.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
 from secea.params import Params
@@ -31,7 +32,7 @@ class Plan:
     primes: int
     """The number of primes side by side."""
     precision: int
-    """Bits: a mean is exact to within max_abs * 2**-precision."""
+    """Bits: a mean of inputs of full precision is exact to within max_abs * 2**-precision."""
     sigma: int
     """Statistical security of the whole session, in bits."""
     sigma_prime: int
@@ -40,7 +41,12 @@ class Plan:
 
 def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", queries: str = "buckets") -> Plan:
     """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`."""
+    if isinstance(entities, bool) or not isinstance(entities, int) or entities < 0:
+        raise ParamsError(f"entities must be the size of the union, got {entities!r}")
     params = params.with_bounds(max_entities=entities, max_union=entities)
+    assert params.max_union is not None
+    if entities > params.max_union:
+        raise ParamsError(f"entities must be at most max_union={params.max_union}, got {entities}")
     scheme = Scheme(params, retrieval, queries)
     N, T, K, M, need = params.N, params.T, params.K, entities, params.need
     form = scheme.form

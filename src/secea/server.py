@@ -305,8 +305,28 @@ class Server:
             raise FederationError(f"a round of {list(members)} cannot begin: it is prepared for {list(able)}")
         if len(members) < self.fewest:
             raise FederationError(f"a round of {len(members)} clients cannot begin; {self.fewest} are needed")
+        if self.round == self.session.params.rounds:
+            raise FederationError(
+                f"sigma={self.session.params.sigma} was promised for rounds={self.round}, and they are over:"
+                " begin a new session, with a larger `rounds` in Params"
+            )
         self.round += 1
         self._collect(Phase.SHARE, members)
+
+    def abandon(self) -> None:
+        """Give up a round, or weights, that will not be finished, and be ready for another round."""
+        self.queue, self.made = {}, {}
+        if self.phase in (Phase.SHARE, Phase.ANSWER):
+            self.context = self.base_context if self.phase is Phase.ANSWER else self.context
+            self._collect(Phase.READY, self.members)
+        elif self.phase in (Phase.OPENING, Phase.RESHARE):
+            self.context, self.contributors = self.query_context, ()
+            self._collect(Phase.READY, self.query_members)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of what the server keeps from round to round."""
+        return self.tags.nbytes + sum(masker.stored_bytes for masker in self._prepared[1].values())
 
     def prepare(self) -> None:
         """Offline, before a round: the encrypted noise of the means to come, as if all will answer. Optional."""
@@ -389,6 +409,8 @@ class Server:
     def _begin_epoch(self, members: Iterable[int], *, again: bool = False) -> None:
         """A new epoch, or another attempt at this one."""
         members = tuple(sorted(members))
+        if len(members) < self.fewest or not set(members) <= self.wire.peers.keys():
+            raise FederationError(f"no epoch of {list(members)}: {self.fewest} clients that said hello are needed")
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt = (self.epoch, self.attempt + 1) if again else (self.epoch + 1, 0)
         if self.attempt > MOST_ATTEMPTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -26,6 +26,14 @@ RETRIEVALS: Final = ("reciprocal", "paillier")
 QUERIES: Final = ("buckets", "full")
 
 
+def check_choice(retrieval: object, queries: object) -> None:
+    """Refuse what is no retrieval, or no form of queries."""
+    if retrieval not in RETRIEVALS:
+        raise ParamsError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {retrieval!r}")
+    if queries not in QUERIES:
+        raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {queries!r}")
+
+
 @dataclass(frozen=True)
 class Scheme:
     """Parameters and choices: from them follow the field, the code, and the size of every message."""
@@ -37,10 +45,7 @@ class Scheme:
     def __post_init__(self) -> None:
         if not self.params.bounded:
             raise ParamsError("max_entities and max_union must be known: set both in Params")
-        if self.retrieval not in RETRIEVALS:
-            raise ParamsError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {self.retrieval!r}")
-        if self.queries not in QUERIES:
-            raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {self.queries!r}")
+        check_choice(self.retrieval, self.queries)
         _ = self.form  # refuses parameters that the retrieval cannot work with
 
     @cached_property
@@ -131,16 +136,17 @@ class Scheme:
         return tuple(v for v in range(8 * len(data)) if bits >> v & 1)
 
 
+@dataclass(frozen=True, init=False)
 class Session(Scheme):
     """A scheme and a roster. Its hash binds everything public; parties with different hashes refuse each other."""
 
+    roster: Roster = field(kw_only=True)
+
     def __init__(self, params: Params, roster: Roster, retrieval: str = "reciprocal", queries: str = "buckets") -> None:
+        object.__setattr__(self, "roster", roster)
         super().__init__(params, retrieval, queries)
         if len(roster.clients) != params.clients:
             raise ParamsError(f"the roster has {len(roster.clients)} clients, Params has {params.clients}")
-        object.__setattr__(self, "roster", roster)
-
-    roster: Roster
 
     @cached_property
     def hash(self) -> bytes:

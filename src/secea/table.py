@@ -38,6 +38,8 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
     """The names, each one valid, no two alike."""
     if isinstance(names, str | bytes):
         raise TableTypeError(f"expected a collection of entity names, got the single text {names!r}")
+    if not isinstance(names, Iterable):
+        raise TableTypeError(f"expected a collection of entity names, got {type(names).__name__}")
     result = tuple(canonical_name(name) for name in names)
     if len(set(result)) != len(result):
         seen: set[Name] = set()
@@ -54,8 +56,11 @@ def name_bytes(name: Name) -> bytes:
 def _floats(values: object, what: str) -> Floats:
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise TableError(f"{what} is not a rectangular array of numbers: {error}") from None
+    except Exception as error:
+        hint = "give numpy arrays or lists of floats; for a PyTorch tensor use tensor.detach().cpu().numpy()"
+        raise TableError(f"{what} is not a rectangular array of numbers ({error}); {hint}") from None
+    if np.ma.isMaskedArray(values):
+        raise TableTypeError(f"{what} is a masked array; fill it first, for example with array.filled(0.0)")
     if array.dtype in (np.float32, np.float64):
         return array
     if np.issubdtype(array.dtype, np.integer):
@@ -113,6 +118,10 @@ class Table:
         """float32 or float64."""
         return self.matrix.dtype
 
+    def __getitem__(self, name: Name) -> NDArray[Any]:
+        row: NDArray[Any] = self.matrix[self.names.index(name)]
+        return row
+
     def keys(self) -> Sequence[Name]:
         """The names, as for a mapping."""
         return self.names
@@ -136,6 +145,8 @@ def as_table(source: TableLike, dim: int | None = None) -> Table:
         for name, row in zip(names, rows, strict=True):
             if row.ndim != 1:
                 raise TableError(f"the embedding of entity {name!r} has shape {row.shape}; one dimension is expected")
+            if row.size == 0:
+                raise TableError(f"the embedding of entity {name!r} is empty")
             if row.size != (wanted := rows[0].size if dim is None else dim):
                 raise TableError(f"the embedding of entity {name!r} has length {row.size}, others have {wanted}")
         dtype = np.result_type(*rows) if rows else np.dtype(np.float64)

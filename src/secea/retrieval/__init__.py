@@ -25,6 +25,11 @@ Floats64 = NDArray[np.float64]
 class Answerer(Protocol):
     """Client v: hides its answers to client n's queries from everyone but the purpose they serve."""
 
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of what was prepared."""
+        ...
+
     def prepare(self, chunk: int, rows: int) -> None:
         """Offline: what a chunk needs that does not depend on the answers."""
         ...
@@ -36,6 +41,11 @@ class Answerer(Protocol):
 
 class Masker(Protocol):
     """The server: turns the answers of several clients into what client n gets."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of what was prepared."""
+        ...
 
     def prepare(self, chunk: int, rows: int, clients: Sequence[int]) -> None:
         """Offline: what a chunk needs that does not depend on the answers, if those clients give them."""
@@ -57,7 +67,6 @@ class Reader(Protocol):
 class Retrieval(Protocol):
     """What the two forms have in common."""
 
-    name: str
     ring: Ring
     code: Code
     block_length: int

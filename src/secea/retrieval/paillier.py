@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 class Paillier:
     """The public side of the form for one set of parameters; `queries` is the number that each client sends."""
 
-    name = "paillier"
     weighted = False
     ring = RING61
     tolerance = 0.0
@@ -69,7 +69,7 @@ class Paillier:
     def check_key(self, key: bytes) -> None:
         """A modulus of the right size without an obvious weakness; the server has none."""
         if key:
-            PublicKey.from_bytes(key, self.params.key_bits)
+            public_key(key, self.params.key_bits)
 
     def check_answer(self, wire: Endpoint, n: int, payload: Buffer) -> None:
         """Every ciphertext is a unit of the right group."""
@@ -90,7 +90,13 @@ class Paillier:
     def key_of(self, wire: Endpoint, n: int) -> PublicKey:
         """The public key in client n's hello."""
         hello = wire.hello if n == wire.number else wire.peers[n]
-        return PublicKey.from_bytes(hello.paillier, self.params.key_bits)
+        return public_key(hello.paillier, self.params.key_bits)
+
+
+@lru_cache(maxsize=256)
+def public_key(data: bytes, bits: int) -> PublicKey:
+    """A public key, checked once; its tables of powers are made once too."""
+    return PublicKey.from_bytes(data, bits)
 
 
 def secret_bytes(key: PrivateKey) -> bytes:
@@ -111,6 +117,11 @@ class _Encrypter:
     def __init__(self, form: Paillier, key: PublicKey, stream: KeyStream) -> None:
         self._form, self._key, self._stream = form, key, stream
         self._ready: dict[int, list[mpz]] = {}
+
+    @property
+    def stored_bytes(self) -> int:
+        """Blinds, as large as a ciphertext each."""
+        return self._key.ciphertext_bytes * sum(map(len, self._ready.values()))
 
     def _blinds(self, chunk: int, rows: int) -> list[mpz]:
         count = rows * self._form.packing.plaintexts(self._form.block_length)
@@ -141,6 +152,12 @@ class _Scrambler:
         self._form, self._key, self._stream = form, key, stream
         self._ready: dict[int, _Noise] = {}
 
+    @property
+    def stored_bytes(self) -> int:
+        """Ciphertexts."""
+        sizes = (len(some) for noise in self._ready.values() for some in noise.encrypted.values())
+        return self._key.ciphertext_bytes * sum(sizes)
+
     def _noise(self, chunk: int, rows: int, clients: Sequence[int]) -> _Noise:
         form, code, key, stream = self._form, self._form.code, self._key, self._stream.lane(chunk)
         r = stream.nonzero(RING61, rows)[0]
@@ -168,7 +185,7 @@ class _Scrambler:
             noise = self._noise(chunk, rows, clients)
         masked = []
         for v in clients if rows else ():
-            ciphertexts = key.ciphertexts_from_bytes(bytes(answers[v]), count)
+            ciphertexts = key.ciphertexts_from_bytes(bytes(answers[v]), count, checked=True)
             masked += key.add(key.scale(ciphertexts, noise.r), noise.encrypted[v])
         return key.ciphertexts_to_bytes(masked)
 

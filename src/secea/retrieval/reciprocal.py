@@ -34,7 +34,6 @@ MOST_BITS = 124  # of an encoded input: the kernels work on 128-bit integers
 class Reciprocal:
     """The public side of the form for one set of parameters; `queries` is the number that each client sends."""
 
-    name = "reciprocal"
     weighted = True
     paillier_bytes = 0
 
@@ -146,6 +145,8 @@ def to_reshare(code: Code, clients: Sequence[int], v: int, product: Residues) ->
 
 
 class _Padder:
+    stored_bytes = 0
+
     def __init__(self, ring: Ring, stream: KeyStream) -> None:
         self._ring, self._stream = ring, stream
 
@@ -159,6 +160,8 @@ class _Padder:
 
 
 class _Drowner:
+    stored_bytes = 0
+
     def __init__(self, form: Reciprocal, stream: KeyStream) -> None:
         self._form, self._stream = form, stream
 
