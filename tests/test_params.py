@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secea.errors import ParamsError, SecEAError
@@ -148,19 +148,16 @@ def test_numbers_of_other_types_give_the_same_canonical_text() -> None:
 
 
 @law
-@given(st.integers(0, 20), st.integers(0, 60), st.sampled_from((None, 7)), st.sampled_from((None, 20)))
-def test_filling_in_bounds_keeps_those_that_are_set(entities: int, union: int, e: int | None, u: int | None) -> None:
-    params = Params(3, 1, max_entities=e, max_union=u)
+@given(st.integers(0, 7), st.integers(1, 3), st.sampled_from((None, 7)), st.sampled_from((None, 20)))
+def test_filling_in_bounds_keeps_those_that_are_set(entities: int, factor: int, e: int | None, u: int | None) -> None:
+    params, union = Params(3, 1, max_entities=e, max_union=u), min(20, factor * entities)
     assert params.bounded == (e is not None and u is not None)
-    assume(entities <= union <= 3 * entities)  # no client has more than all together
-    assume((e is None or entities <= e) and (u is None or union <= u))  # nor more than a bound that is set
-    assume(e is None or u is None or e <= u <= 3 * e)
     filled = params.with_bounds(max_entities=entities, max_union=union)
     assert filled.bounded
     assert filled.max_entities is not None
     assert filled.max_union is not None
     assert filled.max_entities == e if e else filled.max_entities >= entities
-    assert filled.max_union == u if u else filled.max_union >= union or e is not None
+    assert filled.max_union == u if u else filled.max_union >= union
 
 
 def test_parameters_do_not_change() -> None:

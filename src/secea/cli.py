@@ -27,7 +27,8 @@ def main() -> None:
     """Secure embedding aggregation for federated representation learning.
 
     Organisations that hold overlapping entities get the mean embedding of each of their own entities over all owners;
-    nobody learns who owns which entity, how many own it, or anyone's embedding.
+    nobody learns who owns which entity, how many own it, or anyone's embedding. What that means exactly, and what is
+    not protected, is in docs/threat-model.md.
     """
 
 
