@@ -55,6 +55,25 @@ def test_paillier_equals_the_oracle_to_the_bit(
     assert [{name: row.tolist() for name, row in mean.items()} for mean in means] == expected
 
 
+EVERY_SHAPE = [(n, t) for n in range(3, 13) for t in range(1, (n + 1) // 2)]
+
+
+@pytest.mark.parametrize(("clients", "collusion"), EVERY_SHAPE)
+def test_every_number_of_clients_and_every_legal_collusion_equal_the_oracle(clients: int, collusion: int) -> None:
+    rng = np.random.Generator(np.random.PCG64([clients, collusion]))
+    shared: list[dict[str | int, list[float]]] = [{"all": rng.uniform(-64, 64, 3).tolist()} for _ in range(clients)]
+    shared[0] = {"one owner": [64.0, -64.0, 0.0]}
+    shared[1] = {}
+    params = Params(clients=clients, collusion=collusion, dim=3, key_bits=256, insecure_small_keys=True)
+    expected = oracle.aggregate(shared, params)
+    exact = secea.aggregate(shared, collusion=collusion, retrieval="paillier", queries="full", **SMALL)
+    assert [{name: row.tolist() for name, row in mean.items()} for mean in exact] == expected
+    close = secea.aggregate(shared, collusion=collusion)
+    for mean, wanted in zip(close, expected, strict=True):
+        assert wanted is not None
+        assert all(np.abs(row - wanted[name]).max() < params.resolution for name, row in mean.items())
+
+
 @settings(SLOW, max_examples=40)
 @given(federations(), st.sampled_from(QUERIES))
 def test_reciprocals_give_the_mean_within_the_resolution(
