@@ -175,6 +175,8 @@ class Client:
 
     def abandon(self) -> None:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
+        if self.phase in (Phase.SHARE, Phase.ANSWER):
+            self.means = None  # a part of them is no result
         self._leave_round()
         if self.phase in (Phase.OPENING, Phase.RESHARE):
             self.context, self.contributors = self.query_context, ()
@@ -227,7 +229,7 @@ class Client:
             self._entities = grid.entities(self.names, key)
         values = self.session.form.rows(given.matrix[self._order], self._entities, key)
         self._leave_round()
-        self.values = values
+        self.values, self.means = values, None
         self.round, self.failure = number, ""
         self._send(Phase.SHARE, Kind.SHARE)
 
