@@ -262,3 +262,10 @@ def test_the_primes_are_the_ten_largest_below_2_to_the_32() -> None:
 def test_a_ring_takes_distinct_primes_that_its_kernels_can_do(primes: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="a ring takes"):
         Ring(primes)
+
+
+def test_a_vector_without_an_axis_for_its_elements_is_refused() -> None:
+    ring = insecure_ring(7, 11)
+    for work in (ring.inverse, lambda x: ring.multiply(x, x)):
+        with pytest.raises(AssertionError, match="axis"):
+            work(ring.constant(3))

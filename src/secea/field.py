@@ -28,6 +28,7 @@ PRIMES32: Final = tuple(2**32 - c for c in (5, 17, 65, 99, 107, 135, 153, 185, 2
 
 
 def _pointer(array: Residues, *, write: bool = False) -> Any:
+    assert isinstance(array, np.ndarray), "vectors have an axis for their elements beside that of the primes"
     assert array.flags.c_contiguous, "kernels work on contiguous rows"
     return ffi.from_buffer("uint32_t[]" if array.dtype == np.uint32 else "uint64_t[]", array, require_writable=write)
 
