@@ -56,7 +56,7 @@ def name_bytes(name: Name) -> bytes:
 def _floats(values: object, what: str) -> Floats:
     try:
         array = np.asarray(values)
-    except Exception as error:
+    except Exception as error:  # whatever the object's own conversion raises: a tensor that needs a gradient, on a GPU
         hint = "give numpy arrays or lists of floats; for a PyTorch tensor use tensor.detach().cpu().numpy()"
         raise TableError(f"{what} is not a rectangular array of numbers ({error}); {hint}") from None
     if np.ma.isMaskedArray(values):
