@@ -566,3 +566,16 @@ def test_the_repair_never_draws_the_r_that_destroys_the_result() -> None:
     assert oracle.draw_r(P61, Zeros()) == 1
     with pytest.raises(FederationError, match="r = 0"):
         oracle.divide((0, 0), 0, P61)
+
+
+@pytest.mark.parametrize(("count", "factor"), [(2, 2), (3, 3), (4, 2), (5, 5), (6, 2)])
+def test_the_exact_mean_hides_its_count_as_rarely_as_the_sums_share_a_factor_with_it(count: int, factor: int) -> None:
+    rng, d, Q, tries = Random(count), 2, 1 << 24, 3000  # noqa: S311
+    hidden = 0
+    for _ in range(tries):
+        sums = [rng.randrange(-count * Q, count * Q + 1) for _ in range(d)]
+        hidden += oracle.rational([s * pow(count, -1, P61) % P61 for s in sums], 6, Q, P61)[1] != count
+    primes = {2: (2,), 3: (3,), 4: (2,), 5: (5,), 6: (2, 3)}[count]
+    expected = 1 - math.prod(1 - q**-d for q in primes)
+    assert abs(hidden / tries - expected) < 4 * math.sqrt(expected / tries)
+    assert expected >= factor**-d

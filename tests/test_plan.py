@@ -71,3 +71,12 @@ def test_a_plan_without_bounds_assumes_that_every_client_may_own_everything() ->
     plan = secea.plan(Params(clients=4, dim=8), entities=100)
     bounded = secea.plan(Params(clients=4, dim=8, max_entities=100, max_union=100), entities=100)
     assert plan == bounded
+
+
+def test_sigma_counts_every_masked_element_that_the_colluders_see() -> None:
+    params = Params(clients=10, collusion=2, dim=31, rounds=1 << 10, max_entities=1 << 8, max_union=1 << 9)
+    blocks, reciprocal = params.K * -(-31 // params.K), secea.plan(params, entities=500, queries="full")
+    assert reciprocal.sigma_prime == 40 + int(np.ceil(np.log2(2 * 2**8 * blocks * 2**10)))
+    paillier = secea.plan(params, entities=500, retrieval="paillier", queries="full")
+    length = -(-32 // params.K)  # a client decrypts N answers to each query, not K blocks
+    assert paillier.sigma_prime == 40 + int(np.ceil(np.log2(2 * 2**8 * 10 * length * 2**10)))

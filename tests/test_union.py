@@ -276,3 +276,22 @@ def test_the_masked_tables_together_show_their_total_alone() -> None:
 
 def test_the_same_check_objects_where_a_client_has_no_masks() -> None:
     assert not masks_hide_all_but_the_total([(1, 2)])
+
+
+def stalls(entities: int, spare: int, monkeypatch: pytest.MonkeyPatch, tries: int = 400) -> int:
+    """How often a full table of small size does not decode."""
+    monkeypatch.setattr("secea.union.SPARE_CELLS", spare)
+    count = 0
+    for i in range(tries):
+        key = hashlib.sha256(f"{entities} {i}".encode()).digest()
+        geometry = Geometry.of(entities, 0, key)
+        count += peel(fill(tags_of(range(entities), key), geometry, KeyStream(key)), geometry) is None
+    return count
+
+
+@pytest.mark.parametrize("entities", [10, 50, 200])
+def test_without_spare_cells_small_tables_stall_often_and_with_them_hardly_ever(
+    entities: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stalls(entities, 900, monkeypatch) <= 1
+    assert stalls(entities, 0, monkeypatch) >= 4
