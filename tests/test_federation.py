@@ -88,11 +88,11 @@ def test_everyone_can_be_restarted_between_any_two_exchanges(retrieval: str, mon
     world = World(retrieval, 5, dropouts=1)
     exchange, count = Federation._exchange, 0
 
-    def restarting(fed: Federation, present: set[int]) -> None:
+    def restarting(fed: Federation) -> None:
         nonlocal count
         count += 1
         fed.restart()
-        exchange(fed, present)
+        exchange(fed)
         fed.restart()
 
     monkeypatch.setattr(Federation, "_exchange", restarting)
@@ -295,10 +295,10 @@ def test_two_exchanges_make_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World("reciprocal", 4).setup()
     exchange, count = Federation._exchange, 0
 
-    def counted(fed: Federation, present: set[int]) -> None:
+    def counted(fed: Federation) -> None:
         nonlocal count
         count += 1
-        exchange(fed, present)
+        exchange(fed)
 
     monkeypatch.setattr(Federation, "_exchange", counted)
     world.round()

@@ -21,7 +21,16 @@ from hypothesis import strategies as st
 from federation import SMALL, Hop, Parties, at
 from secea import messages, session
 from secea.endpoint import Opened, Stage
-from secea.errors import SERVER, CallError, FaultyPeer, FaultyPeerOrRelay, FederationError, ParamsError, ProtocolError
+from secea.errors import (
+    SERVER,
+    CallError,
+    FaultyPeer,
+    FaultyPeerOrRelay,
+    FederationError,
+    ParamsError,
+    ProtocolError,
+    Stale,
+)
 from secea.field import RING61
 from secea.keys import HELLO_BYTES, Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret
 from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, Header, Kind
@@ -429,7 +438,7 @@ def test_the_endpoint_takes_chunks_in_their_order_alone(header: Header, order: l
                 receiver.wire.open(header.at(chunk), message)
             assert caught.value.suspects == (0, SERVER)
     for chunk in range(due):  # none of them a second time
-        with pytest.raises(FaultyPeerOrRelay):
+        with pytest.raises(Stale):
             receiver.wire.open(header.at(chunk), sealer.seal(chunk, bytes([chunk])))
 
 

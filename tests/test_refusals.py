@@ -14,7 +14,16 @@ from secea import buckets, messages
 from secea import client as client_module
 from secea.client import Client
 from secea.client import Phase as ClientPhase
-from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ParamsError, ProtocolError, TableError
+from secea.errors import (
+    SERVER,
+    FaultyPeer,
+    FaultyPeerOrRelay,
+    FederationError,
+    ParamsError,
+    ProtocolError,
+    Stale,
+    TableError,
+)
 from secea.field import RING61
 from secea.messages import ALL, HEADER_BYTES, TAG_BYTES, WIRE_VERSION, Announcement, Kind, Step
 from secea.params import Params
@@ -403,7 +412,7 @@ def test_a_server_that_gives_an_old_share_for_a_new_one_is_refused(retrieval: st
             for before in old:
                 if before.receiver == hop.receiver and before.header.sender == hop.header.sender:
                     error = parties.refused(before)
-                    assert isinstance(error, FaultyPeerOrRelay)
+                    assert isinstance(error, Stale | FaultyPeerOrRelay)
                     unauthentic(error, hop)
         return [hop]
 

@@ -486,7 +486,7 @@ def drowned(form: Reciprocal, total: int, count: int, *, noise: bool = True) -> 
     etas = range(1 << form.noise_bits) if noise else [0]
     for eta in etas:
         stream: Any = Script(eta, form.noise_bits)
-        blocks = ring.from_bytes(_Drowner(form, stream).mask(0, answers, 1), 1, 1, 1).copy()
+        blocks = ring.from_bytes(_Drowner(form, stream).mask(0, answers, 1)[0], 1, 1, 1).copy()
         ring.subtract_into(blocks, code.decode(clients, np.stack(pads, axis=1), degree=code.need - 1))
         found[int(ring.join(blocks, 1.0).item())] += 1
     return {value: Fraction(times, len(etas)) for value, times in found.items()}
@@ -574,7 +574,7 @@ def masked(core: Core, contributors: Sequence[int], stream: Any) -> Residues:
     answers = core.answers(contributors, weighted=False)
     bodies = {v: key.ciphertexts_to_bytes(packing.pack(answers[v][0][0])) for v in contributors}
     with patch("secea.retrieval.paillier.RING61", core.ring):
-        body = _Scrambler(form, key, stream).mask(0, bodies, core.shape.count)  # type: ignore[arg-type]
+        body = bytes(_Scrambler(form, key, stream).mask(0, bodies, core.shape.count)[0])  # type: ignore[arg-type]
     plaintexts = key.ciphertexts_from_bytes(body, len(body) // key.SIZE)
     return packing.unpack(plaintexts, L).reshape(len(contributors), core.shape.count, L)
 

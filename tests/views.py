@@ -28,7 +28,15 @@ from secea.field import Residues, Ring, insecure_ring
 from secea.lagrange import Code
 from secea.messages import Kind, Layout
 from secea.params import Params
-from secea.retrieval.reciprocal import _Drowner, _Padder, open_masked, reciprocals, same_at_every_block, to_reshare
+from secea.retrieval.reciprocal import (
+    _Drowner,
+    _Padder,
+    open_masked,
+    opened_masked,
+    reciprocals,
+    same_at_every_block,
+    to_reshare,
+)
 from secea.sharing import Dealer, blocks, expand_rows, ones_at, seeded_clients, share_from_seed, spread
 
 Elements: TypeAlias = NDArray[np.int64]
@@ -426,7 +434,9 @@ class Core:
 
     def reciprocals(self, contributors: Sequence[int], number: int = 1) -> Residues:
         """What the server shares out: [1, contributors, askers, queries]."""
-        t = reciprocals(self.code, contributors, self.openings(contributors, number), self.params.C)
+        openings = self.openings(contributors, number)
+        o, _ = opened_masked(self.code, {v: openings[:, i] for i, v in enumerate(contributors)})
+        t = reciprocals(self.ring, o, self.params.C)
         assert t.all()
         noise = self.coins.stream("t", number, -1).elements(self.ring, self.code.T, *t.shape[1:])
         return self.code.encode(same_at_every_block(self.code, t), noise, contributors)
@@ -499,7 +509,7 @@ class Core:
         for i, n in enumerate(self.askers):
             drowning: Any = self.coins.stream("eta", n)
             answers = {v: self.ring.to_bytes(covered[v][i]) for v in contributors}
-            body = _Drowner(self.form, drowning).mask(0, answers, self.shape.count)
+            body = _Drowner(self.form, drowning).mask(0, answers, self.shape.count)[0]
             blocks_ = self.ring.from_bytes(body, self.code.K, self.shape.count, self.form.block_length).copy()
             clients = sorted(contributors)[: self.code.need]
             pads = [

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from secea import fixedpoint, grid, snapshot, union
 from secea.buckets import EMPTY, Queries, place
+from secea.correction import ContradictionError
 from secea.endpoint import Endpoint, Opened, Stage, unknown_sender
 from secea.errors import (
     SERVER,
@@ -51,7 +52,7 @@ from secea.messages import ALL, DIGEST_BYTES, NO_CONTEXT, Announcement, Buffer, 
 from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Answerer, Reader
-from secea.retrieval.paillier import secret_bytes
+from secea.retrieval.paillier import private_key, secret_bytes
 from secea.retrieval.reciprocal import open_masked, to_reshare
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
@@ -94,15 +95,23 @@ class Client:
     """Client n of a session, with the names of its own entities."""
 
     def __init__(
-        self, session: Session, number: int, identity: Identity, names: Iterable[object], entropy: Entropy = os.urandom
+        self,
+        session: Session,
+        number: int,
+        identity: Identity,
+        names: Iterable[object],
+        entropy: Entropy = os.urandom,
+        *,
+        paillier: bytes = b"",
     ) -> None:
+        """`paillier` is the Paillier key of an earlier session (`Client.paillier`); without it a new one is made."""
         if number not in range(session.params.N):
             raise CallError(f"there is no client {number!r}; the clients are 0..{session.params.N - 1}")
         self.session = session
         self.names: tuple[Name, ...] = bounded_names(session, number, names)
         self.paillier, public = b"", b""
         if session.form.paillier_bytes:
-            key = PrivateKey.generate(session.params.key_bits, entropy)
+            key = private_key(paillier) if paillier else PrivateKey.generate(session.params.key_bits, entropy)
             self.paillier, public = secret_bytes(key), key.public.to_bytes()
         self.wire = Endpoint(session, number, identity, entropy, paillier=public)
         self.phase = Phase.GREETING
@@ -130,6 +139,8 @@ class Client:
         self.sums: Residues | None = None
         self.means: NDArray[np.float64] | None = None
         self.failure = ""
+        self.faults: list[ProtocolError] = []
+        """What others did wrong in this round, and could be mended."""
         self.stale = False  # the names changed, and no epoch was set up with them yet
         self.next_seed = b""
         self._prepared: tuple[bytes, dict[int, Answerer]] = (b"", {})  # what was made ahead from a seed
@@ -172,6 +183,19 @@ class Client:
             place_of = {name: i for i, name in enumerate(self.names)}
             back = np.array([place_of[name] for name in table.names], np.int64)
         return fixedpoint.clip(self.means[back].astype(table.dtype), self.session.params.max_abs)
+
+    def overdue(self) -> ProtocolError | None:
+        """What this client still waits for in a round that should be over, and who may have failed to send it."""
+        if self.phase is Phase.SHARE and self.members is None:
+            return FaultyPeer(SERVER, f"did not announce the contributors of round {self.round}")
+        if self.phase is Phase.SHARE:
+            senders = [n for _, n in sorted(self.missing)]
+            return ProtocolError((SERVER, *senders), f"the shares of round {self.round} did not come")
+        if self.phase is Phase.ANSWER:
+            return FaultyPeer(SERVER, f"did not send all means of round {self.round}")
+        if self.means is None:
+            return FaultyPeer(SERVER, self.failure or f"left us out of round {self.round}")
+        return None
 
     def abandon(self) -> None:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
@@ -230,7 +254,7 @@ class Client:
         values = self.session.form.rows(given.matrix[self._order], self._entities, key)
         self._leave_round()
         self.values, self.means = values, None
-        self.round, self.failure = number, ""
+        self.round, self.failure, self.faults = number, "", []
         self._send(Phase.SHARE, Kind.SHARE)
 
     def prepare(self) -> None:
@@ -698,9 +722,8 @@ class Client:
         answered = session.answered_bytes
         answering = session.answered_from_bytes(bytes(opened.payload[:answered]))
         if len(answering) < session.params.need or not set(answering) <= set(self.contributors):
-            raise FaultyPeer(
-                SERVER, f"says that {list(answering)} answered; {session.params.need} contributors are due"
-            )
+            fault = f"says that {list(answering)} answered; {session.params.need} contributors are due"
+            raise FaultyPeer(SERVER, fault)
         layout = session.layout(Kind.MEAN, self.M, len(answering))
         if header.chunks != layout.chunks or len(opened.payload) != layout.payload_bytes(header.chunk):
             raise FaultyPeer(SERVER, f"{header.title} has {len(opened.payload)} bytes")
@@ -714,10 +737,15 @@ class Client:
             self._reader = session.form.reader(self.wire, self.pending[0], self.contributors, self.paillier)
         try:
             body = opened.payload[layout.prefix :]
-            rows = self._reader.read(header.chunk, answering, body, span.stop - span.start)
+            rows, wrong = self._reader.read(header.chunk, answering, body, span.stop - span.start)
+        except ContradictionError as error:
+            raise ProtocolError(
+                (SERVER, *self._others(answering)), f"the answers do not fit together: {error}"
+            ) from None
         except ValueError as error:
             raise FaultyPeer(SERVER, f"{header.title} cannot be read: {error}") from None
         self._keep(rows, span, answering)
+        self._blame(wrong)
         if header.chunk + 1 == header.chunks:
             self._leave_round()
 
@@ -731,9 +759,20 @@ class Client:
         wrong |= ~(np.abs(rows[:, params.dim :]) <= self.session.form.tolerance).all(axis=1)
         if wrong.any():
             fault = f"{int(wrong.sum())} of {wrong.size} results are impossible: one of them computed wrongly"
-            raise ProtocolError((SERVER, *(v for v in answering if v != self.number)), fault)
+            raise ProtocolError((SERVER, *self._others(answering)), fault)
         assert self.means is not None
         self.means[np.searchsorted(self.rows, wanted[real])] = rows[real, : params.dim]
+
+    def _others(self, clients: Iterable[int]) -> tuple[int, ...]:
+        return tuple(v for v in clients if v != self.number)
+
+    def _blame(self, wrong: tuple[int, ...]) -> None:
+        """Keep in mind whose answers were wrong; the means are made without them. Ours can only the server spoil."""
+        for v in wrong:
+            who = SERVER if v == self.number else v
+            if all(fault.suspects[0] != who for fault in self.faults):
+                what = "gave a wrong answer" if who == v else "changed our own answer"
+                self.faults.append(unauthentic(who, f"{what} in round {self.round}; the means are made without it"))
 
     def _aborted(self, opened: Opened) -> None:
         """The server gives a round up: there is no result, and the next one begins afresh."""
@@ -842,5 +881,5 @@ class Client:
         self.pending = tuple(Stage.of(stage) for stage in plain["pending"])
         self._reader = self._shape = self._entities = self._given = None
         self._order = np.zeros(0, np.int64)
-        self._prepared, self.next_seed = (b"", {}), b""
+        self._prepared, self.next_seed, self.faults = (b"", {}), b"", []
         return self

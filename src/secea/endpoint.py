@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
-from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, SnapshotError, party
+from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, SnapshotError, Stale, party
 from secea.keys import Channel, Hello, Identity, Opener, Sealer, SessionKey, unauthentic
 from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, Buffer, Header, Kind
 from secea.randomness import SEED_BYTES, Entropy
@@ -93,7 +93,7 @@ class Endpoint:
         if header != hello_header(sender, hello.incarnation):
             raise self._unauthentic(sender, "hello has another header than it should have")
         if hello == self.peers.get(sender):
-            raise self._unauthentic(sender, "hello came twice")
+            raise self._stale(sender, "hello came before")
         try:
             session.form.check_key(hello.paillier)
         except ValueError as error:
@@ -105,6 +105,9 @@ class Endpoint:
     def _unauthentic(self, sender: int, fault: str) -> ProtocolError:
         """What no key vouches for: the relay may have done it, unless this is the relay."""
         return FaultyPeer(sender, fault) if self.number == SERVER else unauthentic(sender, fault)
+
+    def _stale(self, sender: int, fault: str) -> Stale:
+        return Stale(self._unauthentic(sender, fault).suspects, fault)
 
     # ---------------------------------------------------------------------------------------------------- sending
 
@@ -141,10 +144,10 @@ class Endpoint:
                 fault = f"{header.title} is a replay, or its sender was restored from an old snapshot"
                 raise self._unauthentic(sender, fault)
             stream = self.channels[sender].opener(header)
-        if header.chunk != stream.next:
-            raise self._unauthentic(
-                sender, f"{header.title} came twice or out of order; chunk {stream.next + 1} is next"
-            )
+        if header.chunk < stream.next:
+            raise self._stale(sender, f"{header.title} came before")
+        if header.chunk > stream.next:
+            raise self._unauthentic(sender, f"{header.title} came out of order; chunk {stream.next + 1} is next")
         try:
             return Opened(header, stream.open(header, message), stream)
         except ValueError:

@@ -78,3 +78,10 @@ class FaultyPeerOrRelay(ProtocolError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.suspects[0], self.fault)
+
+
+class Stale(ProtocolError):
+    """The message was taken before, or its time has passed. Ignore it.
+
+    A party that was restarted sends its messages again, and one that is slow sends them late; or someone replays them.
+    """

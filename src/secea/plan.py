@@ -89,7 +89,8 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
         setup_products += N * N * (positions + J * (need - K + 1)) * P  # openings
         setup_products += N * J * (need + N * (K + T)) * P + need * N * positions * (1 + K + encode) * P
     round_products = N * encode * M * L * P + N * N * positions * L * P  # sharing, answering
-    round_products += N * J * L * K * need * P * (2 if form.weighted else 1)  # interpolation, of the pads too
+    # Interpolation and syndromes, of the pads too.
+    round_products += N * J * L * (K * need + (N - need) * N) * P * (2 if form.weighted else 1)
     return Plan(
         setup_bytes=sum(setup.values()),
         round_bytes=sum(each.values()),

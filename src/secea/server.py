@@ -32,8 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea import snapshot, union
+from secea.correction import ContradictionError
 from secea.endpoint import Endpoint, Opened, Stage
-from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, party
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, Stale, party
 from secea.field import RING61, Residues
 from secea.keys import Identity, Sealer, expand
 from secea.messages import (
@@ -51,7 +52,7 @@ from secea.messages import (
 )
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Masker
-from secea.retrieval.reciprocal import reciprocals, same_at_every_block
+from secea.retrieval.reciprocal import opened_masked, reciprocals, same_at_every_block
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, seeded_clients
 
@@ -73,6 +74,18 @@ class Phase(StrEnum):
     ANSWER = "answer"
 
 
+COLLECTED: Final = {
+    Phase.SECRET: (Kind.HELLO,),
+    Phase.TABLE: (Kind.TABLE,),
+    Phase.QUERY: (Kind.QUERY, Kind.INDICATOR, Kind.ABORT),
+    Phase.OPENING: (Kind.OPENING,),
+    Phase.RESHARE: (Kind.RESHARE,),
+    Phase.SHARE: (Kind.SHARE,),
+    Phase.ANSWER: (Kind.ANSWER,),
+}
+"""What comes in each phase."""
+
+
 class Server:
     """The server of a session."""
 
@@ -82,7 +95,7 @@ class Server:
         self.session, self.early = session, early
         self.wire = Endpoint(session, SERVER, identity, entropy)
         self.phase = Phase.GREETING
-        self.epoch = self.attempt = self.weights = self.round = 0
+        self.epoch = self.attempt = self.weights = self.round = self.done = 0  # done: the last round that gave means
         self.context = self.query_context = self.base_context = NO_CONTEXT
         self.members: tuple[int, ...] = ()  # those whose messages are due in this stage
         self.query_members: tuple[int, ...] = ()
@@ -102,6 +115,8 @@ class Server:
         self.mean_stage: Stage | None = None
         self.finished: dict[int, bytes] = {}  # who has sent everything, with its salt
         self.unplaced: set[int] = set()
+        self.faults: list[ProtocolError] = []
+        """What clients did wrong, and could be mended."""
         self.queue: dict[int, list[Buffer]] = {}  # to be delivered now
         self.made: dict[int, list[Buffer]] = {}  # means, until their stage is closed
         self.next_seed = b""
@@ -128,6 +143,8 @@ class Server:
         if header.kind is Kind.HELLO and header.receiver == ALL:
             self._got_hello(header, message)
             return
+        if self._past(header):
+            raise Stale((sender,), f"{header.title} comes too late: we are in the phase '{self.phase}'")
         if header.kind not in self._due_kinds():
             raise FaultyPeer(sender, f"{header.title} is not due in the phase '{self.phase}'")
         if sender not in self.members:
@@ -148,29 +165,21 @@ class Server:
         self.wire.take(opened)
 
     def _due_kinds(self) -> tuple[Kind, ...]:
-        match self.phase:
-            case Phase.SECRET:
-                return (Kind.HELLO,)
-            case Phase.TABLE:
-                return (Kind.TABLE,)
-            case Phase.QUERY:
-                return (*self._relayed_kinds(), Kind.ABORT)
-            case Phase.OPENING:
-                return (Kind.OPENING,)
-            case Phase.RESHARE:
-                return (Kind.RESHARE,)
-            case Phase.SHARE:
-                return (Kind.SHARE,)
-            case Phase.ANSWER:
-                return (Kind.ANSWER,)
-            case _:
-                return ()
+        """What clients send in this phase, and to each other where it is relayed."""
+        return tuple(k for k in COLLECTED.get(self.phase, ()) if k is not Kind.INDICATOR or self.session.form.weighted)
+
+    def _past(self, header: Header) -> bool:
+        """Whether the message belongs to a stage that is over."""
+        label = self._label(header.kind)
+        there, here = tuple(getattr(header, name) for name in label), tuple(label.values())
+        if there != here:
+            return there < here
+        before = list(Phase)[: list(Phase).index(self.phase)] if self.phase is not Phase.READY else list(COLLECTED)
+        return any(header.kind in COLLECTED.get(phase, ()) for phase in before)
 
     def _relayed_kinds(self) -> tuple[Kind, ...]:
         """What clients send to each other in this phase."""
-        queries = (Kind.QUERY, Kind.INDICATOR) if self.session.form.weighted else (Kind.QUERY,)
-        kinds = {Phase.SECRET: (Kind.HELLO,), Phase.QUERY: queries}
-        return kinds.get(self.phase, (Kind.RESHARE,) if self.phase is Phase.RESHARE else (Kind.SHARE,))
+        return tuple(k for k in self._due_kinds() if k is not Kind.ABORT)
 
     def _got_hello(self, header: Header, message: Buffer) -> None:
         """Keep a client's hello for the others; a new incarnation replaces the old one."""
@@ -191,10 +200,13 @@ class Server:
             raise FaultyPeer(sender, f"{header.title} has {len(message)} bytes instead of {size}")
         place = (int(header.kind), sender, receiver)
         seen = self.progress.get(place, 0)
-        if header.chunk != seen:
-            raise FaultyPeer(sender, f"{header.title} came twice or out of order; chunk {seen + 1} is due")
-        if header.salt != self.salts.setdefault(sender, header.salt):
+        if header.salt != self.salts.get(sender, header.salt):
             raise FaultyPeer(sender, f"{header.title} belongs to another try than what it sent before")
+        if header.chunk < seen:
+            raise Stale((sender,), f"{header.title} came before")
+        if header.chunk > seen:
+            raise FaultyPeer(sender, f"{header.title} came out of order; chunk {seen + 1} is due")
+        self.salts[sender] = header.salt
         self.progress[place] = seen + 1
         if header.chunk + 1 == header.chunks and self._relayed_all(header):
             self.finished[sender] = header.salt
@@ -478,8 +490,12 @@ class Server:
             self._begin_weights(there)
             return
         session, code, ring = self.session, self.session.code, self.session.ring
-        opened = np.stack([self.openings[v] for v in there], axis=1)
-        t = reciprocals(code, there, opened, session.params.C)
+        try:
+            o, wrong = opened_masked(code, {v: self.openings[v] for v in there})
+        except ContradictionError as error:
+            raise ProtocolError(there, f"their openings contradict each other: {error}") from None
+        self.faults += [FaultyPeer(v, f"opened other counts than it has, for weights {self.weights}") for v in wrong]
+        t = reciprocals(ring, o, session.params.C)
         if not t.all():
             i = int(np.argwhere((t == 0).any(axis=(0, 2)))[0, 0])
             raise FederationError(f"a query of {party(there[i])} asks for an entity that no contributor owns")
@@ -538,11 +554,12 @@ class Server:
             self._masker = (n, masker, sealer)
         _, masker, sealer = self._masker
         answers, span = self.answers.pop(chunk), layout.span(chunk)
-        bodies = {v: answer[DIGEST_BYTES:] for v, answer in answers.items()}
-        proofs = [answers[v][:DIGEST_BYTES] for v in sorted(answers)]
-        body = masker.mask(within, bodies, span.stop - span.start)
-        answered = session.answered_to_bytes(tuple(sorted(answers)))
-        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs, body])))
+        clients = sorted(answers)
+        bodies = {v: answers[v][DIGEST_BYTES:] for v in clients}
+        proofs = [answers[v][:DIGEST_BYTES] for v in clients]
+        parts = masker.mask(within, bodies, span.stop - span.start)
+        answered = session.answered_to_bytes(tuple(clients))
+        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs, *parts])))
         self.masked += 1
 
     def _close_answers(self) -> None:
@@ -554,7 +571,7 @@ class Server:
         while self.masked < chunks:
             self.answers[self.masked] = {v: a for v, a in self.answers[self.masked].items() if v in enough}
             self._mask()
-        self.queue, self.made, self.context = self.made, {}, self.base_context
+        self.queue, self.made, self.context, self.done = self.made, {}, self.base_context, self.round
         self._collect(Phase.READY, self.members)
 
     # ------------------------------------------------------------------------------------------------------ sending
@@ -618,9 +635,9 @@ class Server:
     # ---------------------------------------------------------------------------------------------------- snapshots
 
     _SAVED: Final = (
-        "epoch", "attempt", "weights", "round", "context", "query_context", "base_context", "members", "query_members",
-        "contributors", "resharers", "hellos", "total", "tags", "salts", "progress", "held", "announced", "openings",
-        "answers", "finished", "queue", "made",
+        "epoch", "attempt", "weights", "round", "done", "context", "query_context", "base_context", "members",
+        "query_members", "contributors", "resharers", "hellos", "total", "tags", "salts", "progress", "held",
+        "announced", "openings", "answers", "finished", "queue", "made",
     )  # fmt: skip
 
     def save(self) -> bytes:
@@ -647,6 +664,6 @@ class Server:
             setattr(self, name, plain[name])
         self.phase, self.introduced = Phase(plain["phase"]), set(plain["introduced"])
         self.unplaced, self.masked, self._masker = set(plain["unplaced"]), plain["masked"], None
-        self._prepared, self.next_seed = (b"", {}), b""
+        self._prepared, self.next_seed, self.faults = (b"", {}), b"", []
         self.mean_stage = None if plain["mean_stage"] is None else Stage.of(plain["mean_stage"])
         return self

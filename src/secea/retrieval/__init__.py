@@ -51,16 +51,21 @@ class Masker(Protocol):
         """Offline: what a chunk needs that does not depend on the answers, if those clients give them."""
         ...
 
-    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> Buffer:
-        """One chunk, from the answers of at least `need` clients."""
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> Sequence[Buffer]:
+        """One chunk, in parts, from the answers of at least `need` clients."""
         ...
 
 
 class Reader(Protocol):
     """Client n: reads its means out of what the server sends."""
 
-    def read(self, chunk: int, answering: Sequence[int], body: memoryview, rows: int) -> Floats64:
-        """One chunk as rows of K*L numbers: the mean and the padding; NaN in rows that make no sense."""
+    def read(
+        self, chunk: int, answering: Sequence[int], body: memoryview, rows: int
+    ) -> tuple[Floats64, tuple[int, ...]]:
+        """One chunk as rows of K*L numbers: the mean and the padding; NaN in rows that make no sense.
+
+        And whose answers were wrong, and were left out (`secea.correction`).
+        """
         ...
 
 

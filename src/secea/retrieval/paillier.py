@@ -17,7 +17,7 @@ import numpy as np
 from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
 
-from secea import fixedpoint
+from secea import correction, fixedpoint
 from secea.errors import ParamsError
 from secea.field import M61, RING61, Residues
 from secea.keys import expand
@@ -176,7 +176,7 @@ class _Scrambler:
         """Encrypted noise (section IV of the paper)."""
         self._ready[chunk] = self._noise(chunk, rows, clients)
 
-    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> bytes:
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> list[Buffer]:
         """Enc(r * A_v + psi(alpha_v) + p*R) for everyone who answered (eq. 12, 13)."""
         form, key, clients = self._form, self._key, sorted(answers)
         count = rows * form.packing.plaintexts(form.block_length)
@@ -187,27 +187,29 @@ class _Scrambler:
         for v in clients if rows else ():
             ciphertexts = key.ciphertexts_from_bytes(bytes(answers[v]), count, checked=True)
             masked += key.add(key.scale(ciphertexts, noise.r), noise.encrypted[v])
-        return key.ciphertexts_to_bytes(masked)
+        return [key.ciphertexts_to_bytes(masked)]
 
 
 class _Decrypter:
     def __init__(self, form: Paillier, key: PrivateKey) -> None:
         self._form, self._key = form, key
 
-    def read(self, chunk: int, answering: Sequence[int], body: memoryview, rows: int) -> Floats64:
+    def read(
+        self, chunk: int, answering: Sequence[int], body: memoryview, rows: int
+    ) -> tuple[Floats64, tuple[int, ...]]:
         """Decrypt, interpolate at beta_1..beta_K, divide, reconstruct (eq. 14 to 16)."""
         form, code, params = self._form, self._form.code, self._form.params
         L, per_row = form.block_length, form.packing.plaintexts(form.block_length)
         means = np.zeros((rows, code.K * L))
         if not rows:
-            return means
+            return means, ()
         clients = sorted(answering)
         ciphertexts = self._key.public.ciphertexts_from_bytes(bytes(body), len(clients) * rows * per_row)
         values = form.packing.unpack(self._key.decrypt(ciphertexts), L).reshape(1, len(clients), rows, L)
-        blocks = code.decode(clients, values, degree=code.need - 1)
+        blocks, wrong = correction.decode(code, clients, [values[:, i] for i in range(len(clients))])
         masked = blocks.transpose(0, 2, 1, 3).reshape(1, rows, code.K * L)
         wanted = np.ascontiguousarray(masked[:, :, : params.dim + 1])
         means[:, : params.dim], found = fixedpoint.means_from_masked(RING61, wanted, params)
         dummy = ~masked[0].any(axis=1)
         means[(~found & ~dummy) | masked[0, :, params.dim + 1 :].any(axis=1)] = np.nan
-        return means
+        return means, wrong

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import grid
+from secea import correction, grid
 from secea.errors import ParamsError
 from secea.field import PRIMES32, Residues, Ring
 from secea.keys import expand
@@ -57,8 +57,8 @@ class Reciprocal:
         self.tolerance = params.resolution
 
     def mean_row_bytes(self, answering: int) -> int:
-        """K blocks, however many answered."""
-        return self.params.K * self.answer_row_bytes
+        """K blocks, and a syndrome for each answer beyond `need`."""
+        return (self.params.K + answering - self.params.need) * self.answer_row_bytes
 
     def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
         """Client n: fixed point with the bits below the input's own grid filled, padded to K*L."""
@@ -120,11 +120,22 @@ def open_masked(code: Code, counts: Residues, rho: Residues, zeta: Source, v: in
     return ring.add(ring.multiply(rho, counts), hidden)
 
 
-def reciprocals(code: Code, clients: Sequence[int], opened: Residues, C: int) -> Residues:
-    """The server: t = C / o from the values [P, clients, ...] of at least `need` clients; 0 where o is 0 (step 2)."""
-    ring = code.ring
-    known = code.at(clients[: code.need])
-    o = ring.combine(code.matrix(known, code.beta[:1]), np.ascontiguousarray(opened[:, : code.need]))[:, 0]
+def opened_masked(code: Code, openings: Mapping[int, Residues]) -> tuple[Residues, tuple[int, ...]]:
+    """The server: o = rho * count from the openings of at least `need` clients, and whose are wrong (step 2).
+
+    Each count stands at all of beta_1..beta_K, so that K > 1 points are a check of their own.
+    """
+    clients = sorted(openings)
+    values = [openings[v] for v in clients]
+    blocks, wrong = correction.decode(code, clients, values)
+    o = np.ascontiguousarray(blocks[:, 0])
+    if (blocks != o[:, None]).any():
+        raise correction.ContradictionError("the openings are no shares of one count")
+    return o, wrong
+
+
+def reciprocals(ring: Ring, o: Residues, C: int) -> Residues:
+    """The server: t = C / o; 0 where o is 0 (step 2)."""
     numerators = np.broadcast_to(ring.constant(C).reshape((-1,) + (1,) * (o.ndim - 1)), o.shape)
     return ring.multiply(np.ascontiguousarray(numerators), ring.inverse(o))
 
@@ -168,13 +179,16 @@ class _Drowner:
     def prepare(self, chunk: int, rows: int, clients: Sequence[int]) -> None:
         """Nothing takes long enough."""
 
-    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> memoryview:
-        """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers (step 5)."""
+    def mask(self, chunk: int, answers: Mapping[int, Buffer], rows: int) -> list[Buffer]:
+        """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers; syndromes (step 5)."""
         form, code, ring = self._form, self._form.code, self._form.ring
-        clients = sorted(answers)[: code.need]
+        clients = sorted(answers)
         values = [ring.from_bytes(answers[v], rows, form.block_length) for v in clients]
         blocks = code.decode(clients, values, degree=code.need - 1)
-        return ring.to_bytes(ring.add_into(blocks, self._noise(chunk, *blocks.shape[1:])))
+        parts: list[Buffer] = [ring.to_bytes(ring.add_into(blocks, self._noise(chunk, *blocks.shape[1:])))]
+        if len(clients) > code.need:
+            parts.append(ring.to_bytes(correction.syndromes(code, clients, values)))
+        return parts
 
     def _noise(self, chunk: int, *shape: int) -> Residues:
         """Uniform integers of noise_bits bits, as residues: words of 32 bits, weighted by powers of 2^32."""
@@ -194,14 +208,21 @@ class _Unpadder:
         self._scale = math.ldexp(1.0, -form.f) / params.C
         self._middle = form.ring.constant((1 << form.noise_bits) // 2)
 
-    def read(self, chunk: int, answering: Sequence[int], body: memoryview, rows: int) -> Floats64:
+    def read(
+        self, chunk: int, answering: Sequence[int], body: memoryview, rows: int
+    ) -> tuple[Floats64, tuple[int, ...]]:
         """Subtract the pads' part, join the primes, take off the noise's mean, divide by C * 2^f (step 6)."""
         form, code, ring = self._form, self._form.code, self._form.ring
-        K, L = code.K, form.block_length
-        blocks = ring.from_bytes(body, K, rows, L).copy()
-        clients = sorted(answering)[: code.need]
+        K, L, clients = code.K, form.block_length, sorted(answering)
+        end = K * rows * form.answer_row_bytes
+        blocks = ring.from_bytes(body[:end], K, rows, L).copy()
+        found = ring.from_bytes(body[end:], len(clients) - code.need, rows, L)
         pads = [self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients]
         ring.subtract_into(blocks, code.decode(clients, pads, degree=code.need - 1))
+        wrong: tuple[int, ...] = ()
+        if len(clients) > code.need:
+            errors = ring.subtract(found, correction.syndromes(code, clients, pads))
+            blocks, wrong = correction.correct(code, clients, blocks, errors)
         middle = np.broadcast_to(self._middle.reshape(-1, 1, 1, 1), blocks.shape)
         ring.subtract_into(blocks, np.ascontiguousarray(middle))
-        return ring.join(blocks, self._scale).transpose(1, 0, 2).reshape(rows, K * L)
+        return ring.join(blocks, self._scale).transpose(1, 0, 2).reshape(rows, K * L), wrong
