@@ -207,6 +207,11 @@ class Client:
             self._rest()
 
     @property
+    def settled(self) -> bool:
+        """Whether this client has finished the set-up of its epoch, with the entities that it has now."""
+        return self.phase not in (Phase.GREETING, Phase.SECRET, Phase.TABLE, Phase.QUERY) and not self.stale
+
+    @property
     def stored_bytes(self) -> int:
         """The bytes of what this client keeps from round to round."""
         kept = [self.tags, self.rows, self.placement, *self.queries.values(), *self.indicators.values(), self.weighted]
@@ -620,7 +625,7 @@ class Client:
         """New contributors: open their masked counts, to make the weights."""
         if not self.session.form.weighted:
             raise FaultyPeer(SERVER, "asks for weights, which this retrieval does not use")
-        if self.phase in (Phase.GREETING, Phase.SECRET, Phase.TABLE, Phase.QUERY):
+        if not self.settled:
             raise FaultyPeer(SERVER, f"asks for weights in the phase '{self.phase}'")
         self.wire.require(header, epoch=self.epoch, attempt=self.attempt, context=self.query_context)
         if header.weights <= self.weights:

@@ -102,8 +102,13 @@ class Roster:
     @property
     def fingerprint(self) -> str:
         """What the parties compare over another channel before they start."""
-        text = hashlib.sha256(b"secea roster\n" + self.canonical()).hexdigest()[:40]
-        return " ".join(text[i : i + 4] for i in range(0, 40, 4))
+        return spelled(hashlib.sha256(b"secea roster\n" + self.canonical()).digest())
+
+
+def spelled(data: bytes) -> str:
+    """A hash as people compare it: 160 bits in groups of four digits."""
+    text = data.hex()[:40]
+    return " ".join(text[i : i + 4] for i in range(0, 40, 4))
 
 
 @dataclass(frozen=True)

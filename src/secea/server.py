@@ -300,6 +300,27 @@ class Server:
         return tuple(sorted(self.hellos if self.phase is Phase.GREETING else self.finished))
 
     @property
+    def taking_part(self) -> tuple[int, ...]:
+        """Who sends or gets something in the present stage."""
+        return self._receivers()
+
+    @property
+    def stage_bytes(self) -> int:
+        """About what one client sends in the present stage, and gets to begin it: for the engine's patience."""
+        waiting = max((sum(map(len, messages)) for messages in self.queue.values()), default=0)
+        clients = len(self.contributors) or self.session.params.N
+        sends = {
+            Phase.TABLE: (Kind.TABLE, 1),
+            Phase.QUERY: (Kind.QUERY, clients),
+            Phase.OPENING: (Kind.OPENING, 1),
+            Phase.RESHARE: (Kind.RESHARE, clients),
+            Phase.SHARE: (Kind.SHARE, clients),
+            Phase.ANSWER: (Kind.ANSWER, 1),
+        }
+        kind, times = sends.get(self.phase, (Kind.TAGS, 0))
+        return waiting + times * self.session.layout(kind, self.M, clients, attempt=self.attempt).wire_bytes
+
+    @property
     def fewest(self) -> int:
         """Below so many clients nothing can be computed, or someone would be exposed."""
         return max(self.session.params.fewest_contributors, self.session.params.need)

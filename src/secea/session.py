@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from secea.buckets import Buckets, Full, Queries, bucket_count
 from secea.errors import ParamsError
 from secea.field import RING61, Ring
-from secea.keys import Roster, digest
+from secea.keys import Roster, digest, spelled
 from secea.lagrange import Code
 from secea.messages import DIGEST_BYTES, WIRE_VERSION, Announcement, Kind, Layout
 from secea.params import Params
@@ -153,6 +153,11 @@ class Session(Scheme):
         """32 bytes over wire version, Params with bounds, retrieval, queries, and roster."""
         text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.retrieval} {self.queries}\n"
         return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
+
+    @property
+    def fingerprint(self) -> str:
+        """What the parties compare over another channel before they start: roster, parameters, choices, version."""
+        return spelled(self.hash)
 
 
 def label_of(kind: Kind, *, epoch: int, attempt: int, weights: int, round: int) -> dict[str, int]:

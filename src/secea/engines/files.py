@@ -1,0 +1,115 @@
+"""What a party keeps in files: its identity key (PEM), and the federation's public agreement (JSON)."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from secea.errors import ParamsError
+from secea.keys import Identity, Roster
+from secea.params import Params
+from secea.session import Session
+
+
+def write_identity(identity: Identity, path: Path | str) -> None:
+    """The private key as PEM (PKCS #8), for its owner alone; its public half beside it, with `.pub` added."""
+    key = Ed25519PrivateKey.from_private_bytes(identity.secret)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for target, data, mode in ((Path(path), private, 0o600), (public_path(path), public, 0o644)):
+        try:
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            raise ParamsError(f"{target} exists; a key is not overwritten: choose another name") from None
+        except OSError as error:
+            raise ParamsError(f"{target} cannot be written: {error.strerror}") from None
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+
+
+def public_path(path: Path | str) -> Path:
+    """Where the public half of a key lies."""
+    return Path(path).with_name(Path(path).name + ".pub")
+
+
+def read_identity(path: Path | str) -> Identity:
+    """A party's private key. It must not be readable by others."""
+    data = _read(path)
+    if os.name == "posix" and Path(path).stat().st_mode & 0o077:
+        raise ParamsError(f"{path} can be read by others; make it private: chmod 600 {path}")
+    try:
+        key = load_pem_private_key(data, None)
+    except (ValueError, TypeError):
+        raise ParamsError(f"{path} is no private key in PEM: make one with `secea keygen`") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ParamsError(f"{path} is no Ed25519 key: make one with `secea keygen`")
+    return Identity(key.private_bytes_raw())
+
+
+def read_public(path: Path | str) -> bytes:
+    """A party's public key, 32 bytes."""
+    data = _read(path)
+    if b"PRIVATE KEY" in data:
+        raise ParamsError(f"{path} is a private key, and must not leave its owner; the public one is {path}.pub")
+    try:
+        key = load_pem_public_key(data)
+    except ValueError:
+        raise ParamsError(f"{path} is no public key in PEM") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ParamsError(f"{path} is no Ed25519 key")
+    return key.public_bytes_raw()
+
+
+def write_session(session: Session, path: Path | str) -> None:
+    """All that the parties agree on. Nothing in it is secret."""
+    text = {
+        "secea": 1,
+        "params": asdict(session.params),
+        "retrieval": session.retrieval,
+        "queries": session.queries,
+        "server": session.roster.server.hex(),
+        "clients": [
+            {"name": name, "key": key.hex()}
+            for name, key in zip(session.roster.names, session.roster.clients, strict=True)
+        ],
+        "fingerprint": session.fingerprint,
+    }
+    Path(path).write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+
+
+def read_session(path: Path | str) -> Session:
+    """The agreement; refused where its fingerprint is not that of its contents."""
+    data = _read(path)
+    try:
+        text = json.loads(data)
+        roster = Roster(
+            tuple(bytes.fromhex(client["key"]) for client in text["clients"]),
+            bytes.fromhex(text["server"]),
+            tuple(client["name"] for client in text["clients"]),
+        )
+        session = Session(Params(**text["params"]), roster, text["retrieval"], text["queries"])
+        fingerprint = text["fingerprint"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParamsError(f"{path} is no federation file: {error}; make one with `secea roster`") from None
+    if fingerprint != session.fingerprint:
+        raise ParamsError(f"{path} was changed: its contents have the fingerprint {session.fingerprint}")
+    return session
+
+
+def _read(path: Path | str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ParamsError(f"{path} cannot be read: {error.strerror}") from None

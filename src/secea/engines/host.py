@@ -1,0 +1,132 @@
+"""A client on its own site: the state machine, its saved state, its log, and the user's two functions.
+
+What a user writes is "my entity names" and "given the means, train and give me my new table". A `Host` does the rest:
+it takes orders (`secea.engines.port`) from whatever engine carries them, and saves before anything leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from secea import snapshot
+from secea.client import Client
+from secea.engines.log import Log
+from secea.engines.port import Order, Reply, Task
+from secea.engines.store import Store
+from secea.errors import ProtocolError, SecEAError, Stale
+from secea.keys import Identity
+from secea.messages import Buffer
+from secea.session import Session
+from secea.table import Table, TableLike, as_table, canonical_names
+
+
+def _nothing(means: Table | None) -> None:
+    """For those who want nothing of the last means."""
+
+
+@dataclass(frozen=True)
+class Participant:
+    """What a client brings to a federation, whatever engine runs it."""
+
+    names: Callable[[], Iterable[object]]
+    """The names of its entities now. When they change between rounds, a new epoch is set up."""
+    train: Callable[[Table | None, int], TableLike]
+    """(the means of the last round, None before the first; the number of the round) -> the table to contribute."""
+    done: Callable[[Table | None], None] = _nothing
+    """The means of the last round, when all is over."""
+
+
+class Host:
+    """Client n of a session, as an engine sees it. A new one over the same store goes on where the old one stopped."""
+
+    def __init__(
+        self,
+        session: Session,
+        number: int,
+        identity: Identity,
+        participant: Participant,
+        store: Store | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self._session, self._identity = session, identity
+        self._participant, self._store, self._log = participant, store, log or Log()
+        self._table: Table | None = None
+        self.client = self._restored() or Client(session, number, identity, participant.names())
+
+    def _restored(self) -> Client | None:
+        saved = self._store.load("client") if self._store else None
+        if saved is None:
+            return None
+        state = snapshot.loads(saved)
+        if state["matrix"] is not None:
+            self._table = Table(state["names"], state["matrix"])
+        return Client.restore(self._session, self._identity, state["client"])
+
+    def _save(self) -> None:
+        if self._store:
+            table = self._table
+            names, matrix = (None, None) if table is None else (tuple(table.names), table.matrix)
+            state = {"client": self.client.save(), "names": names, "matrix": matrix}
+            self._store.save("client", snapshot.dumps(state))
+
+    def obey(self, order: Order) -> Reply:
+        """Take the messages, do the task, save, and only then say what is to be sent."""
+        try:
+            self._take(order.messages)
+            if order.task is Task.ROUND:
+                self._begin(order.round)
+            if order.task is Task.END:
+                self._participant.done(self.means())
+                if self._store:
+                    self._store.remove()
+                return self._reply([])
+            self._save()
+        except SecEAError as error:
+            self._log.noted("stopped", why=str(error))
+            return self._reply([], str(error))
+        messages: list[Buffer] = list(self.client.outbox())
+        if order.task is Task.HELLO:
+            messages = [self.client.wire.hello_message()]
+        self._log.sent(messages)
+        return self._reply(messages)
+
+    def _take(self, messages: list[Buffer]) -> None:
+        seen = len(self.client.faults)
+        for message in messages:
+            try:
+                self.client.receive(message)
+            except Stale as stale:  # it came before: an order that is repeated
+                self._log.refused(message, stale)
+            except ProtocolError as error:
+                self._log.refused(message, error)
+                raise
+            else:
+                self._log.accepted(message)
+        for fault in self.client.faults[seen:]:
+            self._log.noted("fault", why=str(fault))
+
+    def _begin(self, round: int) -> None:
+        """Train on new means, and contribute the new table; without new means, the last one once more."""
+        client = self.client
+        names = canonical_names(self._participant.names())
+        if set(names) != set(client.names):
+            client.update(names)
+        if client.stale or client.round >= round:
+            return
+        if self._table is None or client.means is not None or set(self._table.names) != set(names):
+            trained = self._participant.train(self.means(), round)
+            self._table = as_table(trained, self._session.params.dim)
+        client.contribute(self._table, round)
+
+    def means(self) -> Table | None:
+        """The means of the last round, in the order of the last table; None before the first, or where it failed."""
+        table = self._table
+        if table is None or self.client.means is None or set(table.names) != set(self.client.names):
+            return None
+        return Table.trusted(table.names, self.client.means_like(table))
+
+    def _reply(self, messages: list[Buffer], fault: str = "") -> Reply:
+        client = self.client
+        epoch = client.epoch if client.settled else 0
+        return Reply(epoch, client.attempt, client.wire.hello.incarnation, messages, fault)

@@ -1,0 +1,67 @@
+"""What a party sent and accepted, as lines of JSON: kinds, sizes, hashes, refusals. No secrets, no contents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+from secea.errors import ProtocolError, party
+from secea.messages import Buffer, Header
+
+
+class Log:
+    """An audit log; without a path nothing is kept."""
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self._file: IO[str] | None = None
+        if path is not None:
+            self._file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by `close`
+
+    def close(self) -> None:
+        """No more lines."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def sent(self, messages: Iterable[Buffer]) -> None:
+        """Messages leave this party."""
+        if self._file is not None:
+            for message in messages:
+                self._message("sent", message)
+
+    def accepted(self, message: Buffer) -> None:
+        """A message was taken."""
+        self._message("accepted", message)
+
+    def refused(self, message: Buffer, error: ProtocolError) -> None:
+        """A message was not taken, and why."""
+        self._message("refused", message, error)
+
+    def noted(self, what: str, **details: object) -> None:
+        """Something that is no message: a fault that was mended, a client that did not reply, a round that is over."""
+        self._line({"event": what, **details})
+
+    def _message(self, event: str, message: Buffer, error: ProtocolError | None = None) -> None:
+        if self._file is None:
+            return
+        line: dict[str, object] = {"event": event, "bytes": len(message), "sha256": hashlib.sha256(message).hexdigest()}
+        try:
+            header = Header.parse(message, 0)
+        except ProtocolError:
+            line["kind"] = "unreadable"
+        else:
+            line |= {"kind": header.kind.name.lower(), "from": party(header.sender), "to": party(header.receiver)}
+            line |= {
+                name: getattr(header, name) for name in ("epoch", "attempt", "weights", "round", "chunk", "chunks")
+            }
+        if error is not None:
+            line |= {"why": error.fault, "suspects": [party(suspect) for suspect in error.suspects]}
+        self._line(line)
+
+    def _line(self, line: dict[str, object]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")

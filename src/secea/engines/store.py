@@ -1,0 +1,108 @@
+"""A party's saved state on disk: encrypted, readable by its owner alone, replaced as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from secea.errors import SnapshotError
+from secea.keys import Identity, expand
+from secea.messages import TAG_BYTES
+
+_MAGIC: Final = b"secea state 1\n"
+_NONCE_BYTES: Final = 12
+_PREFIX_BYTES: Final = 8
+_PART_BYTES: Final = 1 << 24
+
+
+class Store:
+    """Named pieces of state in a directory, sealed under a key that comes from the party's identity."""
+
+    def __init__(self, folder: Path | str, identity: Identity, session: bytes) -> None:
+        self.folder = Path(folder)
+        self._cipher = AESGCM(expand(identity.secret, "storage"))
+        self._session = session
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            raise SnapshotError(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.state"
+
+    def save(self, name: str, data: bytes) -> None:
+        """Replace a piece of state: after a crash at any point either the old or the new one is there, whole."""
+        temporary = self._path(name).with_suffix(".new")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_MAGIC)
+                for part in self._sealed(name, memoryview(data)):
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path(name))
+            self._sync_folder()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise SnapshotError(f"state cannot be saved in {self.folder}: {error.strerror}; nothing was sent") from None
+
+    def _sealed(self, name: str, data: memoryview) -> Iterator[bytes]:
+        """A random prefix, then the parts, each sealed with its number and whether it is the last one."""
+        prefix = os.urandom(_PREFIX_BYTES)
+        yield prefix
+        count = max(1, -(-len(data) // _PART_BYTES))
+        for i in range(count):
+            part = data[i * _PART_BYTES : (i + 1) * _PART_BYTES]
+            yield self._cipher.encrypt(prefix + i.to_bytes(4, "little"), part, self._label(name, last=i + 1 == count))
+
+    def load(self, name: str) -> bytes | None:
+        """A piece of state, or None if there is none."""
+        try:
+            data = self._path(name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SnapshotError(f"state cannot be read from {self.folder}: {error.strerror}") from None
+        try:
+            return b"".join(self._opened(name, memoryview(data)))
+        except InvalidTag:
+            raise SnapshotError(
+                f"{self._path(name).name} in {self.folder} is damaged, or of another identity or session"
+            ) from None
+
+    def _opened(self, name: str, data: memoryview) -> Iterator[bytes]:
+        start, step = len(_MAGIC) + _PREFIX_BYTES, _PART_BYTES + TAG_BYTES
+        magic, prefix, body = data[: len(_MAGIC)], bytes(data[len(_MAGIC) : start]), data[start:]
+        count = max(1, -(-len(body) // step))
+        for i in range(count):
+            part = body[i * step : (i + 1) * step]
+            nonce = prefix + i.to_bytes(4, "little")
+            if bytes(magic) != _MAGIC or len(nonce) != _NONCE_BYTES or len(part) < TAG_BYTES:
+                raise InvalidTag
+            yield self._cipher.decrypt(nonce, part, self._label(name, last=i + 1 == count))
+
+    def remove(self) -> None:
+        """It is over: nothing is left."""
+        for path in (*self.folder.glob("*.state"), *self.folder.glob("*.new")):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something of the user's own is in it
+            self.folder.rmdir()
+
+    def _label(self, name: str, *, last: bool) -> bytes:
+        return self._session + bytes([last]) + name.encode()
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
