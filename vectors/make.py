@@ -25,7 +25,7 @@ HERE: Final = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))  # the federation that is recorded is that of the tests
 
 from federation import PLACES, SETS, Hop, Parties  # noqa: E402
-from negative import CASES  # noqa: E402
+from negative import CASES, SENDER, THIRD  # noqa: E402
 from secea import fixedpoint, grid, union  # noqa: E402
 from secea.buckets import Buckets, Full, bucket_count, place  # noqa: E402
 from secea.errors import SERVER  # noqa: E402
@@ -61,7 +61,7 @@ def integers(x: Residues) -> list[Any]:
 HEADERS: Final = (
     Header(Kind.HELLO, 0, ALL, 0, 0, 0, 0, 0, 1, NO_CONTEXT, bytes_of("incarnation", 16)),
     Header(Kind.SHARE, 2, 7, 3, 1, 42, 1, 99, 5, bytes_of("context", 16), bytes_of("salt", 16), 4),
-    Header(Kind.MEAN, SERVER, 1023, 2**32 - 1, 2**32 - 2, 2**32 - 3, 2**16 - 1, 2**32 - 4, 2**32 - 5, *[b"\xff" * 16] * 2),
+    Header(Kind.MEAN, SERVER, 1023, *(2**32 - i for i in (1, 2, 3)), 2**16 - 1, 2**32 - 4, 2**32 - 5, *[b"\xff" * 16] * 2),
 )  # fmt: skip
 FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 64.0, -64.0, 0.1, -1 / 3, 2.5 * 2**-18, 3.5 * 2**-18, 2.0**-30, 63.99999999)
 
@@ -219,12 +219,12 @@ def shares() -> Json:
     ]
     seeded = [
         {
-            "clients": N, "collusion": T, "sender": sender, "kind": kind, "epoch": 1, "weights": 2, "round": round,
+            "clients": N, "collusion": T, "sender": sender, "kind": kind, "epoch": 1, "weights": 2, "round": turn,
             "seeded": seeded_clients(
-                Params(N, dim=1, collusion=T), sender, Header(kind, sender, 0, 1, 2, round, 0, 0, 1, b"", b"")
+                Params(N, dim=1, collusion=T), sender, Header(kind, sender, 0, 1, 2, turn, 0, 0, 1, b"", b"")
             ),
         }
-        for N, T, sender, kind, round in ((5, 1, 0, Kind.SHARE, 1), (5, 2, 3, Kind.SHARE, 2), (7, 3, 6, Kind.QUERY, 0))
+        for N, T, sender, kind, turn in ((5, 1, 0, Kind.SHARE, 1), (5, 2, 3, Kind.SHARE, 2), (7, 3, 6, Kind.QUERY, 0))
     ]  # fmt: skip
     return {"code": files, "seeded_clients": seeded, "weights": weights()}
 
@@ -430,21 +430,25 @@ def negative() -> Json:
     """One fault each: which message of a transcript is changed, how, and who refuses it with which blame."""
     cases = []
     for retrieval in ("reciprocal", "paillier"):
-        at = defaultdict[str, list[int]](list)
-        for number, (where, _) in enumerate(recorded(retrieval)[1]):
+        at, hops = defaultdict[str, list[int]](list), recorded(retrieval)[1]
+        for number, (where, _) in enumerate(hops):
             at[where].append(number)
         for case in CASES:
             if case.retrieval not in (retrieval, "both"):
                 continue
-            change = {
-                how: at[what[0]][what[1]] if how in ("body_of", "replay") else what
-                for how, what in case.change.items()
-            }
+            number = at[case.place][case.nth]
+            header = hops[number][1].header
+            known = {SENDER: header.sender, THIRD: 3 - header.sender - header.receiver}  # of clients 0, 1, 2
+            ((how, what),) = case.change.items()
+            if how in ("body_of", "replay"):
+                what = at[what[0]][what[1]]
+            elif how == "taken_by":
+                what = known.get(what, what)
             cases.append(
                 {
                     "fault": case.fault, "transcript": retrieval, "place": case.place,
-                    "message": at[case.place][case.nth], "change": change,
-                    "error": case.error, "suspects": case.suspects,
+                    "message": number, "change": {how: what},
+                    "error": case.error, "suspects": [known.get(n, n) for n in case.suspects],
                 }
             )  # fmt: skip
     return {"case": cases}

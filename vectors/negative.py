@@ -28,6 +28,8 @@ from typing import Any, Final
 from secea.errors import SERVER
 
 CARRIER, PEER, RELAYED = "ProtocolError", "FaultyPeer", "FaultyPeerOrRelay"
+SENDER, THIRD = -1, -2
+"""The sender of the message, and the client that neither sent nor gets it: who that is depends on the turn of seeds."""
 TOO_LARGE: Final = "ff" * 8
 """No element of any field."""
 
@@ -119,7 +121,7 @@ ANNOUNCEMENTS: Final = (
     _both("share announcement to a client", "another round", {"reseal": {"round": 2}}, PEER, SERVER),
     _both("share announcement to a client", "another message of ours", {"payload": [3, "07" * 16]}, PEER, SERVER),
     _both("share announcement to a client", "for another client", {"taken_by": 1}, PEER, SERVER),
-    _of("reciprocal", "opening announcement to a client", "weights made before", {"reseal": {"weights": 0}}, PEER, SERVER),
+    _of("reciprocal", "opening announcement to a client", "weights of before", {"reseal": {"weights": 0}}, PEER, SERVER),
     _of("reciprocal", "opening announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),
     _of("reciprocal", "reshare announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),
     _of("reciprocal", "weights announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),
@@ -144,19 +146,19 @@ SETUP: Final = (
     _both("part to the server", "handed over by another", {"carrier": 2}, PEER, 2),
     _both("part to the server", "twice", {"again": True}, PEER, 0),
     *_labels("part to the server", PEER, 0),
-    _both("part to a client", "flipped bit", {"xor": [80, 16]}, RELAYED, 1, SERVER),
-    _both("part to a client", "flipped bit in the tag", {"xor": [-1, 1]}, RELAYED, 1, SERVER),
-    _both("part to a client", "truncated", {"truncate": 111}, RELAYED, 1, SERVER),
-    _both("part to a client", "a header and nothing more", {"truncate": 64}, RELAYED, 1, SERVER),
-    _both("part to a client", "oversize", {"append": "00"}, RELAYED, 1, SERVER),
-    _both("part to a client", "for another client", {"taken_by": 2}, RELAYED, 1, SERVER),
-    _both("part to a client", "spliced", {"body_of": ["part to a client", 1]}, RELAYED, 1, SERVER),
-    _both("part to a client", "not the announced one", {"reseal": {"salt": "07" * 16}}, RELAYED, 1, SERVER),
-    _both("part to a client", "authentic, too short", {"payload_size": 31}, PEER, 1),
-    _both("part to a client", "authentic, too long", {"payload_size": 33}, PEER, 1),
-    _both("part to a client", "authentic, in two chunks", {"reseal": {"chunks": 2}}, PEER, 1),
-    _both("part to a client", "twice", {"again": True}, RELAYED, 1, SERVER),
-    *_labels("part to a client", RELAYED, 1, SERVER),
+    _both("part to a client", "flipped bit", {"xor": [80, 16]}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "flipped bit in the tag", {"xor": [-1, 1]}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "truncated", {"truncate": 111}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "a header and nothing more", {"truncate": 64}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "oversize", {"append": "00"}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "for another client", {"taken_by": THIRD}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "spliced", {"body_of": ["part to a client", 1]}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "not the announced one", {"reseal": {"salt": "07" * 16}}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "authentic, too short", {"payload_size": 31}, PEER, SENDER),
+    _both("part to a client", "authentic, too long", {"payload_size": 33}, PEER, SENDER),
+    _both("part to a client", "authentic, in two chunks", {"reseal": {"chunks": 2}}, PEER, SENDER),
+    _both("part to a client", "twice", {"again": True}, RELAYED, SENDER, SERVER),
+    *_labels("part to a client", RELAYED, SENDER, SERVER),
     _both("table to the server", "flipped bit", {"xor": [1000, 1]}, PEER, 0),
     _both("table to the server", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, 0),
     _both("table to the server", "the prime itself", {"payload": [-8, "ffffffffffffff1f"]}, PEER, 0),
@@ -176,11 +178,11 @@ SETUP: Final = (
     *_labels("tags to a client", PEER, SERVER),
     _both("query to the server", "truncated", {"truncate": 100}, PEER, 0),
     _both("query to the server", "a seed in its place", {"replay": ["query seed to the server", 0]}, PEER, 0),
-    _both("query to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, 1),
-    _both("query to a client", "element short", {"payload_size": -4}, PEER, 1),
-    _both("query to a client", "flipped bit", {"xor": [100, 1]}, RELAYED, 1, SERVER),
-    _both("query seed to a client", "seed of 31 bytes", {"payload_size": 31}, PEER, 2),
-    *_labels("query to a client", RELAYED, 1, SERVER),
+    _both("query to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, SENDER),
+    _both("query to a client", "element short", {"payload_size": -4}, PEER, SENDER),
+    _both("query to a client", "flipped bit", {"xor": [100, 1]}, RELAYED, SENDER, SERVER),
+    _both("query seed to a client", "seed of 31 bytes", {"payload_size": 31}, PEER, SENDER),
+    *_labels("query to a client", RELAYED, SENDER, SERVER),
 )
 
 ROUND: Final = (
@@ -188,13 +190,13 @@ ROUND: Final = (
     _both("share to the server", "another kind of share", {"header": {"kind": 4}}, PEER, 0),
     _both("share to the server", "another try's salt", {"header": {"salt": "07" * 16}}, PEER, 0),
     *_labels("share to the server", PEER, 0),
-    _both("share to a client", "element out of the field", {"payload": [-8, TOO_LARGE]}, PEER, 1),
-    _both("share to a client", "element long", {"payload_size": 4096}, PEER, 1),
-    _both("share to a client", "of the set-up", {"replay": ["query to a client", 0]}, RELAYED, 1, SERVER),
-    _both("share to a client", "for another client", {"taken_by": 2}, RELAYED, 1, SERVER),
+    _both("share to a client", "element out of the field", {"payload": [-8, TOO_LARGE]}, PEER, SENDER),
+    _both("share to a client", "element long", {"payload_size": 4096}, PEER, SENDER),
+    _both("share to a client", "of the set-up", {"replay": ["query to a client", 0]}, RELAYED, 2, SERVER),
+    _both("share to a client", "for another client", {"taken_by": THIRD}, RELAYED, SENDER, SERVER),
     _both("share to a client", "from the server itself", {"header": {"sender": SERVER}}, PEER, SERVER),
-    _both("share to a client", "of a kind for the server", {"header": {"kind": 11}}, RELAYED, 1, SERVER),
-    *_labels("share to a client", RELAYED, 1, SERVER),
+    _both("share to a client", "of a kind for the server", {"header": {"kind": 11}}, RELAYED, SENDER, SERVER),
+    *_labels("share to a client", RELAYED, SENDER, SERVER),
     _both("answer to the server", "flipped bit", {"xor": [100, 1]}, PEER, 0),
     _both("answer to the server", "one byte short", {"payload_size": -1}, PEER, 0),
     _both("answer to the server", "oversize", {"payload_size": 1 << 20}, PEER, 0),
@@ -206,8 +208,8 @@ ROUND: Final = (
     _both("mean to a client", "nobody answered", {"payload": [0, "00"]}, PEER, SERVER),
     _both("mean to a client", "fewer than need answered", {"payload": [0, "03"]}, PEER, SERVER),
     _both("mean to a client", "a stranger answered", {"payload": [0, "0f"]}, PEER, SERVER),
-    _both("mean to a client", "for other contributors, says client 1", {"payload": [17, "00" * 16]}, RELAYED, 1, SERVER),
-    _both("mean to a client", "for other contributors, says client 2", {"payload": [33, "00" * 16]}, RELAYED, 2, SERVER),
+    _both("mean to a client", "for others, says client 1", {"payload": [17, "00" * 16]}, RELAYED, 1, SERVER),
+    _both("mean to a client", "for others, says client 2", {"payload": [33, "00" * 16]}, RELAYED, 2, SERVER),
     _both("mean to a client", "other bytes for our own answer", {"payload": [1, "07" * 16]}, PEER, SERVER),
     _both("mean to a client", "one byte short", {"payload_size": -1}, PEER, SERVER),
     _both("mean to a client", "oversize", {"payload_size": 1 << 20}, PEER, SERVER),
@@ -228,8 +230,8 @@ def _weighted(place: str, fault: str, change: dict[str, Any], error: str, *suspe
 
 
 WEIGHTS: Final = (
-    _weighted("indicator to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, 1),
-    _weighted("indicator to a client", "flipped bit", {"xor": [90, 1]}, RELAYED, 1, SERVER),
+    _weighted("indicator to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, SENDER),
+    _weighted("indicator to a client", "flipped bit", {"xor": [90, 1]}, RELAYED, SENDER, SERVER),
     _weighted("opening to the server", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, 0),
     _weighted("opening to the server", "one byte short", {"payload_size": -1}, PEER, 0),
     _weighted("opening to the server", "other weights", {"reseal": {"weights": 2}}, PEER, 0),
@@ -238,9 +240,9 @@ WEIGHTS: Final = (
     _weighted("reciprocal to a client", "one byte short", {"payload_size": -1}, PEER, SERVER),
     _weighted("reciprocal to a client", "other weights", {"reseal": {"weights": 2}}, PEER, SERVER),
     _weighted("reciprocal to a client", "flipped bit", {"xor": [90, 1]}, PEER, SERVER),
-    _weighted("reshare to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, 1),
-    _weighted("reshare to a client", "other weights", {"reseal": {"weights": 2}}, RELAYED, 1, SERVER),
-    _weighted("reshare seed to a client", "seed of 33 bytes", {"payload_size": 33}, PEER, 2),
+    _weighted("reshare to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, SENDER),
+    _weighted("reshare to a client", "other weights", {"reseal": {"weights": 2}}, RELAYED, SENDER, SERVER),
+    _weighted("reshare seed to a client", "seed of 33 bytes", {"payload_size": 33}, PEER, SENDER),
 )
 
 CASES: Final = (*HELLOS, *ANNOUNCEMENTS, *SETUP, *WEIGHTS, *ROUND)

@@ -708,6 +708,8 @@ class Client:
             at = answered + i * DIGEST_BYTES
             proof = self.wire.confirmation(v, self.number, self.context)
             if not hmac.compare_digest(opened.payload[at : at + DIGEST_BYTES], proof):
+                if v == self.number:
+                    raise FaultyPeer(SERVER, "passes other bytes on with our own answer than we sent")
                 raise FaultyPeerOrRelay(v, "answered for other contributors than those that were announced to us")
         span = layout.span(header.chunk)
         if self._reader is None:
