@@ -58,10 +58,11 @@ def integers(x: Residues) -> list[Any]:
 
 # ---------------------------------------------------------------------------------------------------------- encodings
 
+MOST, FULL = 2**32 - 1, b"\xff" * 16
 HEADERS: Final = (
     Header(Kind.HELLO, 0, ALL, 0, 0, 0, 0, 0, 1, NO_CONTEXT, bytes_of("incarnation", 16)),
     Header(Kind.SHARE, 2, 7, 3, 1, 42, 1, 99, 5, bytes_of("context", 16), bytes_of("salt", 16), 4),
-    Header(Kind.MEAN, SERVER, 1023, *(2**32 - i for i in (1, 2, 3)), 2**16 - 1, 2**32 - 4, 2**32 - 5, *[b"\xff" * 16] * 2),
+    Header(Kind.MEAN, SERVER, 1023, MOST, MOST - 1, MOST - 2, 2**16 - 1, MOST - 3, MOST - 4, FULL, FULL),
 )  # fmt: skip
 FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 64.0, -64.0, 0.1, -1 / 3, 2.5 * 2**-18, 3.5 * 2**-18, 2.0**-30, 63.99999999)
 
@@ -107,7 +108,8 @@ def fixed_points(params: Params) -> Json:
 
 def filled(params: Params, dtype: Any) -> Json:
     """Section 7b: the bits below the input's own grid are a keyed function of entity, coordinate and value."""
-    key, f, names = bytes_of("fill", 32), 61, ["a", 1]
+    names: list[Name] = ["a", 1]
+    key, f = bytes_of("fill", 32), 61
     values = np.array([FLOATS, [x / 3 for x in FLOATS]], dtype)
     encoded = grid.encode(RING32, values, grid.entities(names, key), key, f, params)
     return {

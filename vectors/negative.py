@@ -121,7 +121,7 @@ ANNOUNCEMENTS: Final = (
     _both("share announcement to a client", "another round", {"reseal": {"round": 2}}, PEER, SERVER),
     _both("share announcement to a client", "another message of ours", {"payload": [3, "07" * 16]}, PEER, SERVER),
     _both("share announcement to a client", "for another client", {"taken_by": 1}, PEER, SERVER),
-    _of("reciprocal", "opening announcement to a client", "weights of before", {"reseal": {"weights": 0}}, PEER, SERVER),
+    _of("reciprocal", "opening announcement to a client", "past weights", {"reseal": {"weights": 0}}, PEER, SERVER),
     _of("reciprocal", "opening announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),
     _of("reciprocal", "reshare announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),
     _of("reciprocal", "weights announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),

@@ -831,7 +831,11 @@ class Client:
     @classmethod
     def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
         """The client that was saved."""
-        content = snapshot.loads(data)
+        with snapshot.reading():
+            return cls._restored(session, identity, snapshot.loads(data), entropy)
+
+    @classmethod
+    def _restored(cls, session: Session, identity: Identity, content: dict[str, Any], entropy: Entropy) -> Self:
         if content.get("what") != _SNAPSHOT:
             raise SnapshotError("this is not the saved state of a client of this version")
         plain: dict[str, Any] = content["client"]

@@ -636,12 +636,18 @@ class Server:
         cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom, *, early: bool = False
     ) -> Self:
         """The server that was saved."""
-        content = snapshot.loads(data)
+        with snapshot.reading():
+            self = cls._restored(session, identity, snapshot.loads(data), entropy)
+        self.early = early
+        return self
+
+    @classmethod
+    def _restored(cls, session: Session, identity: Identity, content: dict[str, Any], entropy: Entropy) -> Self:
         if content.get("what") != _SNAPSHOT:
             raise SnapshotError("this is not the saved state of a server of this version")
         plain: dict[str, Any] = content["server"]
         self = cls.__new__(cls)
-        self.session, self.early = session, early
+        self.session = session
         self.wire = Endpoint.restore(session, identity, plain["wire"], entropy)
         for name in cls._SAVED:
             setattr(self, name, plain[name])
