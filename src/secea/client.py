@@ -683,7 +683,7 @@ class Client:
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
             proof = self.wire.confirmation(self.number, n, stage.context)
-            ahead = self._prepared[1].get(n) if self._prepared[0] == stage.seed else None
+            ahead = self._prepared[1].get(n) if hmac.compare_digest(self._prepared[0], stage.seed) else None
             answerer = ahead or session.form.answerer(self.wire, stage, n)
             for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
                 span = layout.span(chunk)

@@ -22,6 +22,7 @@ stays small, and whoever is lost on the way costs another attempt.
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -533,7 +534,8 @@ class Server:
         n, within = self._client_of(chunk), chunk % layout.section_chunks
         if self._masker is None or self._masker[0] != n:
             sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
-            ahead = self._prepared[1].get(n) if self._prepared[0] == self.mean_stage.seed else None
+            is_ahead = hmac.compare_digest(self._prepared[0], self.mean_stage.seed)
+            ahead = self._prepared[1].get(n) if is_ahead else None
             masker = ahead or session.form.masker(self.wire, self.mean_stage, n)
             self._masker = (n, masker, sealer)
         _, masker, sealer = self._masker
