@@ -3,6 +3,8 @@
     python fuzz/fuzz_messages.py fuzz/corpus -max_total_time=300     # with atheris
     python fuzz/fuzz_messages.py --random 10000                      # without: seeded random inputs
 
+Before either, `--chunk-bytes 100` cuts messages into many small chunks.
+
 An input chooses a place of a recorded federation and says how its message is changed: as anyone on the network can, or
 behind the seal, with the true sender's keys. The law is that of tests/spots.py; whatever breaks it goes through.
 """
@@ -25,9 +27,11 @@ except ImportError:
     atheris = None
 
 if atheris is None:
+    from secea import messages
     from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
 else:
     with atheris.instrument_imports(include=["secea"]):
+        from secea import messages
         from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
 
 
@@ -102,6 +106,8 @@ def seeds(folder: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the fuzzer; or, with --random COUNT [SEED], as many random inputs."""
+    if arguments[:1] == ["--chunk-bytes"]:
+        messages.CHUNK_BYTES, arguments = int(arguments[1]), arguments[2:]  # type: ignore[misc]  # for this process
     with redirect_stdout(StringIO()):
         every_spot()
     if arguments[:1] == ["--random"]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from unittest import mock
 
-from federation import PLACES, Hop, Parties
+from federation import PLACES, Hook, Hop, Parties, untouched
+from secea import buckets
+from secea import client as client_module
 from secea.client import Client
-from secea.errors import SERVER, ProtocolError
+from secea.errors import SERVER, FederationError, ProtocolError
 from secea.messages import HEADER_BYTES, Header, Kind
-from secea.server import Server
+from secea.server import Phase, Server
 
 BOTH = ("reciprocal", "paillier")
 NUMBERS = ("epoch", "attempt", "weights", "round", "sequence", "chunks", "chunk")
@@ -36,7 +38,7 @@ class Spot:
         parties, n = self.parties, self.hop.receiver
         identity, entropy = parties.identities[n], parties.entropy[n]
         if n == SERVER:
-            return Server.restore(parties.session, identity, self.before, entropy)
+            return Server.restore(parties.session, identity, self.before, entropy, early=parties.early)
         return Client.restore(parties.session, identity, self.before, entropy)
 
     @property
@@ -63,26 +65,48 @@ class Spot:
         return self.parties.opened(self.hop)
 
 
+class Streaming(Parties):
+    """The server announces early, and passes everything on at once, as in `secea.engines.local`."""
+
+    def exchange(self, hook: Hook = untouched) -> None:
+        self.stream(1, hook)
+
+
+ABORTS = ("abort to the server", "abort to a client")
+
+
 @lru_cache
-def spots(retrieval: str) -> tuple[Spot, ...]:
-    """The first message at each place of a set-up and a round."""
-    parties, found = Parties(retrieval=retrieval, seed="spots"), dict[str, Spot]()
+def spots(retrieval: str, early: bool = False) -> tuple[Spot, ...]:
+    """The first message at each place of a set-up and a round; of those in several chunks also the last chunk.
+
+    In the set-up a client cannot place its entities at first; a second round breaks off for want of answers.
+    """
+    kind, found = Streaming if early else Parties, dict[tuple[str, bool], Spot]()
+    parties = kind(retrieval=retrieval, seed="spots", early=early)
 
     def watch(hop: Hop) -> Iterable[Hop]:
-        place = parties.place(hop)
-        if place not in found:
-            found[place] = Spot(parties, place, hop, parties.party(hop.receiver).save())
+        place, header = parties.place(hop), hop.header
+        at = (place, header.chunk > 0)
+        if at not in found and header.chunk in (0, header.chunks - 1):
+            found[at] = Spot(parties, place, hop, parties.party(hop.receiver).save())
         return [hop]
 
-    parties.setup(watch)
+    with mock.patch.object(client_module, "place", side_effect=[None, *[mock.DEFAULT] * 9], wraps=buckets.place):
+        parties.setup(watch)
     parties.round(parties.tables(), watch)
-    assert found.keys() == set(PLACES[retrieval])
+    parties.begin(parties.tables())
+    parties.until(Phase.ANSWER)
+    try:
+        parties.server.close()
+    except FederationError:
+        parties.down(watch)
+    assert {place for place, _ in found} == {*PLACES[retrieval], *ABORTS}
     return tuple(found.values())
 
 
 def every_spot() -> tuple[Spot, ...]:
-    """Those of both retrievals."""
-    return tuple(chain.from_iterable(map(spots, BOTH)))
+    """Those of both retrievals, and of both kinds of servers."""
+    return tuple(spot for early in (False, True) for retrieval in BOTH for spot in spots(retrieval, early))
 
 
 def deliver(party: Client | Server, carrier: int, message: bytes) -> None:
@@ -114,7 +138,8 @@ def taken(spot: Spot, message: bytes, carrier: int | None = None) -> bool:
 
 def may_be_taken(spot: Spot, message: bytes) -> bool:
     """Whether a message that was not sealed anew may pass: a true one; or one that only its receiver can tell."""
-    honest = (other.hop for other in spots(spot.parties.session.retrieval) if other.hop.receiver == spot.hop.receiver)
+    same = spots(spot.parties.session.retrieval, spot.parties.early)
+    honest = (other.hop for other in same if other.hop.receiver == spot.hop.receiver)
     if message in (hop.message for hop in honest):  # another sender's, or the next one, may come before this one
         return True
     if not spot.blind or len(message) != len(spot.hop.message):

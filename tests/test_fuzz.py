@@ -21,9 +21,9 @@ from secea.keys import Hello, Identity, Roster
 from secea.messages import HEADER_BYTES, Announcement, Header
 from secea.server import Server
 from secea.snapshot import dumps, loads
-from spots import BOTH, KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, spots, taken
+from spots import ABORTS, BOTH, KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, spots, taken
 
-EVERYWHERE = [(retrieval, place) for retrieval in BOTH for place in PLACES[retrieval]]
+EVERYWHERE = [(retrieval, place) for retrieval in BOTH for place in (*PLACES[retrieval], *ABORTS)]
 some = settings(max_examples=20, deadline=None)
 
 
@@ -130,6 +130,19 @@ def test_what_a_true_sender_sealed_is_taken_or_refused_whatever_it_says(
 ) -> None:
     spot = spot_of(retrieval, place)
     taken(spot, spot.resealed(data.draw(labels(spot)), data.draw(payloads(spot))))
+
+
+@pytest.mark.parametrize("retrieval", BOTH)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_the_same_holds_where_the_server_passes_messages_on_at_once(retrieval: str, data: st.DataObject) -> None:
+    spot = data.draw(st.sampled_from(spots(retrieval, early=True)))
+    carrier, message = data.draw(damaged(spot))
+    if taken(spot, message, carrier):
+        assert carrier == spot.hop.carrier
+        assert may_be_taken(spot, message)
+    if spot.sealed:
+        taken(spot, spot.resealed(data.draw(labels(spot)), data.draw(payloads(spot))))
 
 
 @pytest.mark.parametrize("retrieval", BOTH)
@@ -329,9 +342,10 @@ def test_a_party_is_restored_from_what_was_saved_or_the_snapshot_is_refused(data
 # ----------------------------------------------------------------------------------------------------- the harness
 
 
-def test_the_coverage_guided_harness_runs_without_its_fuzzer() -> None:
+@pytest.mark.parametrize("chunk_bytes", [[], ["--chunk-bytes", "100"]], ids=["whole", "in chunks"])
+def test_the_coverage_guided_harness_runs_without_its_fuzzer(chunk_bytes: list[str]) -> None:
     harness = Path(__file__).parent.parent / "fuzz" / "fuzz_messages.py"
-    command = [sys.executable, str(harness), "--random", "300"]
+    command = [sys.executable, str(harness), *chunk_bytes, "--random", "300"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603  # our own
     assert ran.returncode == 0, ran.stderr
     assert "300 inputs" in ran.stdout

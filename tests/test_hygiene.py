@@ -392,7 +392,8 @@ def mistakes(parties: Parties) -> Iterator[Callable[[], object]]:
 
 KINDS_OF_SECRETS: Final = {
     "identity", "session key", "pair key", "shared secret", "seed of a stage", "key stream",
-    "key: secea part of the shared secret", "key: secea seal", "key: secea mask", "key: secea confirm", "key: secea share", "key: secea tags",
+    "key: secea part of the shared secret", "key: secea seal", "key: secea mask", "key: secea confirm",
+    "key: secea share", "key: secea tags",
 }  # fmt: skip
 
 

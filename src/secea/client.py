@@ -47,7 +47,18 @@ from secea.errors import (
 from secea.field import RING61, Residues
 from secea.fixedpoint import Floats
 from secea.keys import Identity, expand, shared_secret, unauthentic
-from secea.messages import ALL, DIGEST_BYTES, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
+from secea.messages import (
+    ALL,
+    DIGEST_BYTES,
+    NO_CONTEXT,
+    NO_PLACEMENT,
+    Announcement,
+    Buffer,
+    Header,
+    Kind,
+    Layout,
+    Step,
+)
 from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Answerer, Reader
@@ -769,7 +780,7 @@ class Client:
                     for chunk, covered in self._answers(stage):
                         yield sealer.seal(chunk, covered)
                 case Kind.ABORT:
-                    yield self.wire.sealer(stage, SERVER).seal(0, b"placement")
+                    yield self.wire.sealer(stage, SERVER).seal(0, NO_PLACEMENT)
                 case _:
                     yield from self._share_messages(stage)
 

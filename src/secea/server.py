@@ -42,6 +42,7 @@ from secea.messages import (
     DIGEST_BYTES,
     HEADER_BYTES,
     NO_CONTEXT,
+    NO_PLACEMENT,
     TAG_BYTES,
     Announcement,
     Buffer,
@@ -274,6 +275,9 @@ class Server:
 
     def _got_abort(self, opened: Opened) -> None:
         """A client cannot place its entities: everyone begins again, with other buckets."""
+        self._in_layout(opened, Layout(1, len(NO_PLACEMENT)), "abort")
+        if bytes(opened.payload) != NO_PLACEMENT:
+            raise FaultyPeer(opened.header.sender, f"{opened.header.title} says nothing that is known")
         self.unplaced.add(opened.header.sender)
         self._finish_with(opened.header)
 
