@@ -417,6 +417,19 @@ def test_no_text_shows_a_secret(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_nothing_that_a_federation_in_one_process_shows_is_secret(
+    retrieval: str, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = eventful(retrieval, monkeypatch)
+    for n, identity in fed._identities.items():
+        secrets.add("identity", identity.secret)
+        secrets.add("session key", (fed.server if n == SERVER else fed.clients[n]).wire.key.secret)
+    things = list(reachable(fed))
+    assert {Federation, Client, Server, Identity, Channel} <= {type(thing) for thing in things}
+    assert secrets.leaks(f"{thing!r} {thing!s}" for thing in things) == set()
+
+
 def test_the_search_for_secrets_finds_them_in_every_form() -> None:
     secret, found = bytes(range(200, 232)), Secrets()
     found.add("it", secret)

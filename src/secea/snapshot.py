@@ -90,7 +90,8 @@ def loads(data: bytes) -> Any:
 def reading() -> Iterator[None]:
     """What does not fit in a snapshot that was not damaged, but made up or cut: whatever it causes, it is one error.
 
-    A checksum keeps accidents out, not people. Only what wrong content can raise is caught.
+    A checksum keeps accidents out, not people. Only what wrong content can raise is caught; its text is not repeated,
+    since it may show what was saved.
     """
     try:
         yield
