@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -242,6 +243,24 @@ def test_threads_change_nothing(scalars: list[int]) -> None:
     for threads in (2, 5, 100):
         assert PUBLIC.scale(ciphertexts, scalars, threads=threads) == one
         assert KEY.decrypt(one, threads=threads) == KEY.decrypt(one, threads=1)
+
+
+def test_no_more_threads_are_started_than_there_are_cores_however_often_they_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What gmpy2 keeps for a thread is lost when the thread ends: about 2 kB for each, and up to 100 numbers."""
+    started, start = list[threading.Thread](), threading.Thread.start
+
+    def counted(self: threading.Thread) -> None:
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    ciphertexts = PUBLIC.encrypt([mpz(5)] * 8, PUBLIC.short_blinds(8))
+    for _ in range(50):
+        KEY.decrypt(ciphertexts, threads=2)
+        PUBLIC.scale(ciphertexts, [3], threads=2)
+    assert len(started) <= (os.cpu_count() or 1)
 
 
 def test_uneven_runs_are_refused() -> None:

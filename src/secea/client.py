@@ -48,7 +48,18 @@ from secea.errors import (
 from secea.field import RING61, Residues
 from secea.fixedpoint import Floats
 from secea.keys import Identity, expand, shared_secret, unauthentic
-from secea.messages import ALL, DIGEST_BYTES, NO_CONTEXT, Announcement, Buffer, Header, Kind, Layout, Step
+from secea.messages import (
+    ALL,
+    DIGEST_BYTES,
+    NO_CONTEXT,
+    NO_PLACEMENT,
+    Announcement,
+    Buffer,
+    Header,
+    Kind,
+    Layout,
+    Step,
+)
 from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Answerer, Reader
@@ -712,7 +723,7 @@ class Client:
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
             proof = self.wire.confirmation(self.number, n, stage.context)
-            ahead = self._prepared[1].get(n) if self._prepared[0] == stage.seed else None
+            ahead = self._prepared[1].get(n) if hmac.compare_digest(self._prepared[0], stage.seed) else None
             answerer = ahead or session.form.answerer(self.wire, stage, n)
             for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
                 span = layout.span(chunk)
@@ -736,6 +747,8 @@ class Client:
             at = answered + i * DIGEST_BYTES
             proof = self.wire.confirmation(v, self.number, self.context)
             if not hmac.compare_digest(opened.payload[at : at + DIGEST_BYTES], proof):
+                if v == self.number:
+                    raise FaultyPeer(SERVER, "passes other bytes on with our own answer than we sent")
                 raise FaultyPeerOrRelay(v, "answered for other contributors than those that were announced to us")
         span = layout.span(header.chunk)
         if self._reader is None:
@@ -811,7 +824,7 @@ class Client:
                     for chunk, covered in self._answers(stage):
                         yield sealer.seal(chunk, covered)
                 case Kind.ABORT:
-                    yield self.wire.sealer(stage, SERVER).seal(0, b"placement")
+                    yield self.wire.sealer(stage, SERVER).seal(0, NO_PLACEMENT)
                 case _:
                     yield from self._share_messages(stage)
 
@@ -873,7 +886,11 @@ class Client:
     @classmethod
     def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
         """The client that was saved."""
-        content = snapshot.loads(data)
+        with snapshot.reading():
+            return cls._restored(session, identity, snapshot.loads(data), entropy)
+
+    @classmethod
+    def _restored(cls, session: Session, identity: Identity, content: dict[str, Any], entropy: Entropy) -> Self:
         if content.get("what") != _SNAPSHOT:
             raise SnapshotError("this is not the saved state of a client of this version")
         plain: dict[str, Any] = content["client"]

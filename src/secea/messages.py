@@ -48,6 +48,8 @@ HEADER_BYTES: Final = _HEADER.size
 _CHUNK: Final = struct.Struct("<I")
 _CHUNK_AT: Final = struct.calcsize("<BBHHHIIII")
 NO_CONTEXT: Final = bytes(DIGEST_BYTES)
+NO_PLACEMENT: Final = b"placement"
+"""What a client says in an abort."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import groupby, pairwise, starmap
 from math import prod
 from typing import Any, TypeAlias
@@ -43,12 +43,21 @@ def _check_size(bits: int) -> None:
         raise ValueError(f"a key has a multiple of 16 bits and at least 256 (2048 to be secure), got {bits}")
 
 
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """One for the whole process: what gmpy2 keeps for a thread is never freed once the thread has ended."""
+    return ThreadPoolExecutor(os.cpu_count())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+
+
 def _spread(work: Callable[[range], list[mpz]], count: int, threads: int | None) -> list[mpz]:
     """Work on 0..count, cut into equal ranges, one thread each."""
     parts = max(1, min(threads or os.cpu_count() or 1, count))
     ranges = starmap(range, pairwise(count * i // parts for i in range(parts + 1)))
-    with ThreadPoolExecutor(parts) as pool:
-        return [x for part in pool.map(work, ranges) for x in part]
+    return [x for part in _pool().map(work, ranges) for x in part]
 
 
 class _Comb:

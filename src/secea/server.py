@@ -22,6 +22,7 @@ stays small, and whoever is lost on the way costs another attempt.
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -42,6 +43,7 @@ from secea.messages import (
     DIGEST_BYTES,
     HEADER_BYTES,
     NO_CONTEXT,
+    NO_PLACEMENT,
     TAG_BYTES,
     Announcement,
     Buffer,
@@ -285,6 +287,9 @@ class Server:
 
     def _got_abort(self, opened: Opened) -> None:
         """A client cannot place its entities: everyone begins again, with other buckets."""
+        self._in_layout(opened, Layout(1, len(NO_PLACEMENT)), "abort")
+        if bytes(opened.payload) != NO_PLACEMENT:
+            raise FaultyPeer(opened.header.sender, f"{opened.header.title} says nothing that is known")
         self.unplaced.add(opened.header.sender)
         self._finish_with(opened.header)
 
@@ -570,7 +575,8 @@ class Server:
         n, within = self._client_of(chunk), chunk % layout.section_chunks
         if self._masker is None or self._masker[0] != n:
             sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
-            ahead = self._prepared[1].get(n) if self._prepared[0] == self.mean_stage.seed else None
+            is_ahead = hmac.compare_digest(self._prepared[0], self.mean_stage.seed)
+            ahead = self._prepared[1].get(n) if is_ahead else None
             masker = ahead or session.form.masker(self.wire, self.mean_stage, n)
             self._masker = (n, masker, sealer)
         _, masker, sealer = self._masker
@@ -674,12 +680,18 @@ class Server:
         cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom, *, early: bool = False
     ) -> Self:
         """The server that was saved."""
-        content = snapshot.loads(data)
+        with snapshot.reading():
+            self = cls._restored(session, identity, snapshot.loads(data), entropy)
+        self.early = early
+        return self
+
+    @classmethod
+    def _restored(cls, session: Session, identity: Identity, content: dict[str, Any], entropy: Entropy) -> Self:
         if content.get("what") != _SNAPSHOT:
             raise SnapshotError("this is not the saved state of a server of this version")
         plain: dict[str, Any] = content["server"]
         self = cls.__new__(cls)
-        self.session, self.early = session, early
+        self.session = session
         self.wire = Endpoint.restore(session, identity, plain["wire"], entropy)
         for name in cls._SAVED:
             setattr(self, name, plain[name])

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
-from secea.errors import SnapshotError
+from secea.errors import ProtocolError, SnapshotError
 
 _MAGIC: Final = b"secea snapshot 1\n"
 _CHECKSUM_BYTES: Final = 32
@@ -53,15 +56,13 @@ def loads(data: bytes) -> Any:
         raise SnapshotError("saved state is damaged: its checksum does not match")
     start = len(_MAGIC) + 8
     position = start + int.from_bytes(body[len(_MAGIC) : start], "little")
-    try:
-        described = json.loads(bytes(body[start:position]))
-    except ValueError:
-        raise SnapshotError("saved state is damaged: its description cannot be read") from None
 
     def array(dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
         nonlocal position
         kind = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        size = math.prod(shape) * kind.itemsize
+        if kind.kind not in "biuf" or min(shape, default=0) < 0 or position + size > len(body):
+            raise ValueError(f"an array of {dtype!r} and shape {shape}")
         result = np.frombuffer(body[position : position + size], kind).reshape(shape).copy()
         position += size
         return result
@@ -81,4 +82,22 @@ def loads(data: bytes) -> Any:
             case _:
                 return x
 
-    return value(described)
+    with reading():
+        return value(json.loads(bytes(body[start:position])))
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """What does not fit in a snapshot that was not damaged, but made up or cut: whatever it causes, it is one error.
+
+    A checksum keeps accidents out, not people. Only what wrong content can raise is caught; its text is not repeated,
+    since it may show what was saved.
+    """
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except (
+        ArithmeticError, AttributeError, LookupError, ProtocolError, RecursionError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise SnapshotError(f"saved state cannot be read: {type(error).__name__}") from None

@@ -1,0 +1,133 @@
+"""Coverage-guided fuzzing of everything that comes over the network: see fuzz/README.md.
+
+    python fuzz/fuzz_messages.py fuzz/corpus -max_total_time=300     # with atheris
+    python fuzz/fuzz_messages.py --random 10000                      # without: seeded random inputs
+
+Before either, `--chunk-bytes 100` cuts messages into many small chunks.
+
+An input chooses a place of a recorded federation and says how its message is changed: as anyone on the network can, or
+behind the seal, with the true sender's keys. The law is that of tests/spots.py; whatever breaks it goes through.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+try:
+    import atheris  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no dependency: see fuzz/README.md
+except ImportError:
+    atheris = None
+
+if atheris is None:
+    from secea import messages
+    from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
+else:
+    with atheris.instrument_imports(include=["secea"]):
+        from secea import messages
+        from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
+
+
+class Choices:
+    """The bytes of an input, as small numbers first and raw bytes last."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def below(self, bound: int) -> int:
+        """A number in [0, bound); 0 when the input is at its end."""
+        taken_bytes = self._data[self._at : self._at + 2]
+        self._at += 2
+        return int.from_bytes(taken_bytes, "little") % bound
+
+    def rest(self) -> bytes:
+        """What is left."""
+        return self._data[self._at :]
+
+
+def overlaid(true: bytes, choices: Choices) -> bytes:
+    """The true bytes with some replaced, some missing or some more."""
+    start, how = choices.below(len(true) + 1), choices.below(4)
+    new = choices.rest()
+    match how:
+        case 0:
+            return true[:start] + new + true[start + len(new) :]
+        case 1:
+            return true[:start]
+        case 2:
+            return true + new
+        case _:
+            return new
+
+
+def one_input(data: bytes) -> None:
+    """What one input says is tried, and the law checked."""
+    choices, places = Choices(data), every_spot()
+    spot = places[choices.below(len(places))]
+    if choices.below(4) == 0 or not spot.sealed:
+        message = overlaid(spot.hop.message, choices)
+        if taken(spot, message):
+            assert may_be_taken(spot, message), f"taken at the place '{spot.place}': {message.hex()}"
+    else:
+        taken(spot, behind_the_seal(spot, choices))
+
+
+def behind_the_seal(spot: Spot, choices: Choices) -> bytes:
+    """An authentic message: one field of the header changed or none, and another payload."""
+    names = (*NUMBERS, "kind", "context", "salt")
+    change: dict[str, Any] = {}
+    if (field := choices.below(2 * len(names))) < len(names):
+        name, value = names[field], choices.below(1 << 16)
+        if name == "kind":
+            change[name] = KINDS[value % len(KINDS)]
+        elif name in ("context", "salt"):
+            change[name] = value.to_bytes(16, "little")
+        else:
+            change[name] = max(value, name == "chunks")
+    return spot.resealed(header_of(spot, **change), overlaid(spot.payload(), choices))
+
+
+def seeds(folder: Path) -> None:
+    """A corpus to begin with: each place, untouched, in both ways."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(len(every_spot())):
+        for way in (0, 1):
+            whole = (number, way, 65535, 0, 0) if way else (number, way, 0, 0)
+            data = b"".join((x & 0xFFFF).to_bytes(2, "little") for x in whole)
+            (folder / f"{number}-{way}").write_bytes(data)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the fuzzer; or, with --random COUNT [SEED], as many random inputs."""
+    if arguments[:1] == ["--chunk-bytes"]:
+        messages.CHUNK_BYTES, arguments = int(arguments[1]), arguments[2:]  # type: ignore[misc]  # for this process
+    with redirect_stdout(StringIO()):
+        every_spot()
+    if arguments[:1] == ["--random"]:
+        import random  # public inputs: nothing here is secret
+
+        count, seed = int(arguments[1]), int(arguments[2]) if len(arguments) > 2 else 0
+        rng = random.Random(seed)  # noqa: S311
+        for _ in range(count):
+            one_input(rng.randbytes(rng.choice((4, 8, 10, 12, 20, 80, 300))))
+        print(f"{count} inputs at {len(every_spot())} places: no law was broken (seed {seed})")
+        return 0
+    if atheris is None:
+        print("atheris is not installed: pip install atheris; or run with --random 10000", file=sys.stderr)
+        return 2
+    if arguments and not arguments[0].startswith("-"):
+        seeds(Path(arguments[0]))
+    atheris.Setup([sys.argv[0], *arguments], one_input)
+    atheris.Fuzz()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,609 @@
+"""Habits that keep secrets secret, checked on the source and on running federations. Each rule is shown to object."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import gc
+import hashlib
+import logging
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+import secea
+from federation import PLACES, SETS, Hop, Parties
+from secea import keys as keys_module
+from secea import union as union_module
+from secea.client import Client
+from secea.endpoint import Endpoint, Stage
+from secea.engines.local import Federation
+from secea.errors import SERVER, FederationError, ProtocolError, SecEAError
+from secea.keys import Channel, Identity, Sealer, SessionKey
+from secea.messages import Buffer, Header
+from secea.params import Params
+from secea.randomness import KeyStream
+from secea.retrieval.paillier import private_key
+from secea.retrieval.reciprocal import _Padder
+from secea.server import Phase, Server
+from secea.session import RETRIEVALS
+
+SOURCE: Final = Path(secea.__file__).parent
+MODULES: Final = {path.relative_to(SOURCE).as_posix(): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
+Rule = Callable[[ast.Module], Iterator[ast.AST]]
+
+
+def findings(rule: Rule, modules: dict[str, str]) -> set[tuple[str, str]]:
+    """(module, source) of everything that a rule objects to."""
+    return {
+        (name, ast.unparse(node)) for name, text in modules.items() for node in rule(ast.parse(text, filename=name))
+    }
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` for a chain of attributes, "" for anything else."""
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(value, name):
+            return f"{dotted(value)}.{name}"
+        case _:
+            return ""
+
+
+def imported(tree: ast.Module, modules: Iterable[str]) -> Iterator[ast.AST]:
+    """Imports of these modules, or from them."""
+    wanted = re.compile("|".join(rf"{re.escape(name)}(\.|$)" for name in modules))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(wanted.match(alias.name) for alias in node.names):
+            yield node
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(map(wanted.match, names)):
+                yield node
+
+
+def mentioned(tree: ast.Module, pattern: str) -> Iterator[ast.AST]:
+    """Names and attributes, with dots, that match a pattern."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and re.fullmatch(pattern, dotted(node)):
+            yield node
+
+
+# ------------------------------------------------------------------------------------------------------- randomness
+
+
+def weak_randomness(tree: ast.Module) -> Iterator[ast.AST]:
+    """Generators that are not for secrets."""
+    yield from imported(tree, ["random", "numpy.random"])
+    yield from mentioned(tree, r"(np|numpy)\.random(\.\w+)*|uuid\.\w+")
+
+
+PUBLIC_INPUTS: Final = re.compile(r"demo\.py|audit/.*")
+"""Modules that make up embeddings: public data, no secrets."""
+
+
+def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
+    """Randomness of the operating system: the state machines take it as an argument."""
+    yield from imported(tree, ["secrets", "ssl"])
+    yield from mentioned(tree, r"(os\.)?(urandom|getrandom)|secrets\.\w+|(random\.)?SystemRandom")
+
+
+ENTROPY: Final = {"client.py", "server.py", "keys.py", "paillier.py", "engines/local.py", "demo.py", "oracle.py"}
+"""Modules that name the default source; the first five only as the default of an argument."""
+
+
+def beside_defaults(tree: ast.Module) -> Iterator[ast.AST]:
+    """System randomness anywhere but as the default of an argument."""
+    defaults = {
+        id(each)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for default in (*node.args.defaults, *node.args.kw_defaults)
+        if default is not None
+        for each in ast.walk(default)
+    }
+    yield from (node for node in system_randomness(tree) if id(node) not in defaults)
+
+
+def test_secrets_come_from_no_generator_that_is_not_for_them() -> None:
+    assert {name for name, _ in findings(weak_randomness, MODULES) if not PUBLIC_INPUTS.fullmatch(name)} == set()
+    for bad in ("import random", "from numpy import random", "import numpy as np\nx = np.random.default_rng(1)",
+                "from numpy.random import Generator", "from random import randrange"):  # fmt: skip
+        assert findings(weak_randomness, {"bad.py": bad}), bad
+
+
+def test_the_systems_randomness_is_a_default_and_otherwise_passed_in() -> None:
+    assert {name for name, _ in findings(system_randomness, MODULES)} == ENTROPY
+    assert {name for name, _ in findings(beside_defaults, MODULES)} == {"demo.py", "oracle.py"}
+    for bad in ("import os\nx = os.urandom(8)", "from os import urandom\nurandom(3)", "import secrets"):
+        assert findings(beside_defaults, {"bad.py": bad}), bad
+    assert not findings(beside_defaults, {"good.py": "import os\ndef f(entropy=os.urandom): return entropy(3)"})
+
+
+# ------------------------------------------------------------------------------------------- comparisons of secrets
+
+SECRET_WORDS: Final = {
+    "secret", "seed", "key", "proof", "confirmation", "tag", "part", "pad", "mask", "prime", "password", "mac",
+    "identity", "stream", "paillier",
+}  # fmt: skip
+"""Words in names of what must not be compared byte by byte."""
+
+
+def terminal(node: ast.AST) -> str:
+    """The name by which a value goes: of a variable, a field, what is indexed, or what a call gives. No constants."""
+    match node:
+        case ast.Name(name) | ast.Attribute(_, name):
+            return "" if name.isupper() else name
+        case ast.Subscript(value, _) | ast.Call(value) | ast.Starred(value):
+            return terminal(value)
+        case _:
+            return ""
+
+
+def secret_comparisons(tree: ast.Module) -> Iterator[ast.AST]:
+    """`==`, `!=` and `in` with a value on either side that sounds secret."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops
+        ):
+            sides = [node.left, *node.comparators]
+            sides += [each for side in sides if isinstance(side, ast.Tuple | ast.List | ast.Set) for each in side.elts]
+            if SECRET_WORDS & {word for side in sides for word in terminal(side).lower().split("_")}:
+                yield node
+
+
+NOT_SECRET: Final = {
+    ("endpoint.py", "identity.public != session.roster.key(number)"),  # public keys
+}
+"""Comparisons of public values with names that sound otherwise."""
+
+
+def test_secrets_are_compared_in_constant_time_only() -> None:
+    assert findings(secret_comparisons, MODULES) == NOT_SECRET
+    for bad in ("if proof == theirs: pass", "if opened.payload[1:] != self.wire.confirmation(1, 2, c): pass",
+                "ok = stage.seed == seed", "ok = given in (self._pair_key, b'')", "a = x.secret != y"):  # fmt: skip
+        assert findings(secret_comparisons, {"bad.py": bad}), bad
+    for good in ("hmac.compare_digest(proof, theirs)", "len(key) == 32", "if header.kind == kind: pass"):
+        assert not findings(secret_comparisons, {"good.py": good}), good
+    # The product's own comparisons, made otherwise: the rule sees each of them.
+    constant = re.compile(r"hmac\.compare_digest\((.+), (\w[\w.]*)\)")
+    for name in ("client.py", "server.py"):
+        broken, count = constant.subn(r"(\1 == \2)", MODULES[name])
+        assert count == len(findings(secret_comparisons, {name: broken})) > 0
+
+
+# ---------------------------------------------------------------------------------------------- input and output
+
+OUTSIDE: Final = (
+    "socket", "selectors", "asyncio", "http", "urllib", "subprocess", "multiprocessing", "pathlib", "shutil",
+    "tempfile", "io", "time", "datetime", "logging", "warnings", "pickle", "shelve", "sqlite3",
+)  # fmt: skip
+ENGINES: Final = re.compile(r"engines/.*|cli\.py|demo\.py|audit/.*|_kernels/build\.py")
+
+
+def outside(tree: ast.Module) -> Iterator[ast.AST]:
+    """Files, sockets, clocks, logs and standard streams."""
+    yield from imported(tree, OUTSIDE)
+    yield from mentioned(tree, r"print|open|input|eval|exec|breakpoint|sys\.(stdout|stderr|stdin)|os\.(environ|getenv)")
+
+
+def test_only_engines_and_programs_touch_files_sockets_clocks_and_logs() -> None:
+    assert {name for name, _ in findings(outside, MODULES) if not ENGINES.fullmatch(name)} == set()
+    for bad in ("import time", "from time import time", "print(key)", "import logging", "with open('x') as f: pass",
+                "import sys\nsys.stderr.write(secret)", "import asyncio.streams"):  # fmt: skip
+        assert findings(outside, {"bad.py": bad}), bad
+
+
+# ----------------------------------------------------------------------------------------- secrets in texts, running
+
+
+def forms(secret: bytes) -> Iterator[bytes]:
+    """How a secret could show in a text: raw, as Python or JSON shows bytes, in hex, base64 or decimal."""
+    yield secret
+    yield repr(secret)[2:-1].encode()
+    yield secret.hex().encode()
+    yield secret.hex(" ").encode()
+    for start in range(3):  # base64 of any text around it holds one of these
+        yield base64.b64encode(bytes(start) + secret)[-(-4 * start // 3) : -4]
+    for order in ("little", "big"):
+        yield b"%d" % int.from_bytes(secret, order)
+    yield ", ".join(map(str, secret)).encode()
+
+
+@dataclass
+class Secrets:
+    """Everything secret that was seen while a federation ran, by what it is."""
+
+    seen: dict[bytes, str] = field(default_factory=dict)
+
+    def add(self, what: str, secret: bytes) -> None:
+        if len(secret) >= 16:
+            self.seen.setdefault(bytes(secret[:32]), what)
+
+    def leaks(self, texts: Iterable[str]) -> set[str]:
+        """What of them shows in a text."""
+        text = "\n".join(texts).encode(errors="surrogateescape")
+        found = set()
+        for secret, what in self.seen.items():
+            if any(form in text for form in forms(secret[:16])):
+                found.add(what)
+        return found
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
+    """Records keys where they are made, seeds where they are drawn, and the beginning of each key stream."""
+    found = Secrets()
+
+    class Derived:
+        """Every key but the pair key comes from here."""
+
+        def __init__(self, algorithm: Any, length: int, info: bytes) -> None:
+            self._what, self._hkdf = info.split(b"\n")[0].decode(), original_hkdf(algorithm, length, info)
+
+        def derive(self, key_material: bytes) -> bytes:
+            key = self._hkdf.derive(key_material)
+            found.add(f"key: {self._what}", key)
+            return key
+
+    def stages(self: Endpoint, *args: Any, **more: Any) -> tuple[Stage, ...]:
+        made = original_stages(self, *args, **more)
+        for stage in made:
+            found.add("seed of a stage", stage.seed)
+        return made
+
+    def fill(self: KeyStream, out: memoryview) -> None:
+        original_fill(self, out)
+        if len(out) >= 64:
+            found.add("key stream", bytes(out[:16]))
+
+    original_stages, original_fill, original_hkdf = Endpoint.stages, KeyStream.fill, HKDFExpand
+    monkeypatch.setattr(keys_module, "HKDFExpand", Derived)
+    monkeypatch.setattr(Endpoint, "stages", stages)
+    monkeypatch.setattr(KeyStream, "fill", fill)
+    return found
+
+
+def held(parties: Parties, found: Secrets) -> None:
+    """The secrets that the parties hold now."""
+    for n, identity in parties.identities.items():
+        found.add("identity", identity.secret)
+        wire = parties.party(n).wire
+        found.add("session key", wire.key.secret)
+        for channel in wire.channels.values():
+            found.add("pair key", channel._pair_key)
+    for client in parties.clients.values():
+        found.add("shared secret", client.secret)
+        if client.paillier:
+            key = private_key(client.paillier)
+            for prime in (key.p, key.q):
+                found.add("Paillier prime", int(prime).to_bytes(16, "little"))
+                found.add("Paillier prime", int(prime).to_bytes(16, "big"))
+
+
+def reachable(*roots: object) -> Iterator[object]:
+    """Every object of a class of secea that can be reached from these, once."""
+    waiting, seen = list(roots), set[int]()
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or isinstance(thing, type | Parties) or callable(thing):
+            continue
+        seen.add(id(thing))
+        waiting += gc.get_referents(thing)
+        if type(thing).__module__.startswith("secea"):
+            yield thing
+
+
+def shown(parties: Parties, *more: object) -> Iterator[str]:
+    """What a debugger, a log or a traceback shows of the parties."""
+    for thing in reachable(parties.clients, parties.server, parties.session, parties.identities, *more):
+        yield f"{thing!r} {thing!s} {thing:}"
+
+
+def error_texts(error: BaseException | None) -> Iterator[str]:
+    """All that an error says, with those behind it."""
+    while error is not None:
+        yield from (str(error), repr(error), repr(error.args), repr(vars(error)))
+        yield from traceback.format_exception(error)
+        error = error.__cause__ or error.__context__
+
+
+def wrong_messages(parties: Parties, hop: Hop, place: str) -> Iterator[Hop]:
+    """A few faults at a place: damaged, strange, and authentic."""
+    message = hop.message
+    yield Hop(hop.carrier, hop.receiver, message[:40])
+    yield Hop(hop.carrier, hop.receiver, message[:-1])
+    yield Hop(hop.carrier, hop.receiver, b"\2" + message[1:])
+    if "hello" not in place:
+        yield parties.resealed(hop, parties.opened(hop) + b"\xff" * 8)
+        yield parties.resealed(hop, b"\xff" * len(parties.opened(hop)))
+        yield parties.resealed(hop, epoch=9)
+
+
+def texts_of_a_run(parties: Parties, found: Secrets, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A set-up, a round and what goes wrong in them: everything that can be read without looking for it."""
+    texts, left, workers = list[str](), set(PLACES[parties.session.retrieval]), list[object]()
+    for name in ("answerer", "masker", "reader"):
+        monkeypatch.setattr(
+            type(parties.session.form), name, collected(getattr(type(parties.session.form), name), workers)
+        )
+    monkeypatch.setattr(Endpoint, "open", collected(Endpoint.open, workers))
+    monkeypatch.setattr(Endpoint, "sealer", collected(Endpoint.sealer, workers))
+
+    def hook(hop: Hop) -> Iterable[Hop]:
+        place = parties.place(hop)
+        if place in left:
+            left.discard(place)
+            held(parties, found)
+            texts.extend(shown(parties, workers))
+            workers.clear()
+            before = parties.party(hop.receiver).save()
+            for wrong in wrong_messages(parties, hop, place):
+                try:
+                    parties.deliver(wrong)
+                except ProtocolError as error:
+                    texts.extend(error_texts(error))
+                parties.back_to(hop.receiver, before)
+        return [hop]
+
+    parties.setup(hook)
+    parties.round(parties.tables(), hook)
+    assert not left
+    for mistake in mistakes(parties):
+        with pytest.raises(SecEAError) as caught:
+            mistake()
+        texts.extend(error_texts(caught.value))
+    texts.extend(shown(parties, workers))
+    return texts
+
+
+def collected(method: Callable[..., Any], into: list[object]) -> Callable[..., Any]:
+    """The method, with what it returns kept."""
+
+    def wrapper(*args: Any, **more: Any) -> Any:
+        result = method(*args, **more)
+        into.append(result)
+        return result
+
+    return wrapper
+
+
+def mistakes(parties: Parties) -> Iterator[Callable[[], object]]:
+    """Calls that are refused."""
+    client, saved = parties.clients[0], parties.clients[0].save()
+    yield lambda: client.contribute({})
+    yield lambda: client.contribute(parties.tables()[0], 0)
+    yield lambda: Client.restore(parties.session, parties.identities[1], saved)
+    yield lambda: Client.restore(parties.session, parties.identities[0], saved[:-1])
+    yield lambda: Server.restore(parties.session, parties.identities[SERVER], saved)
+    yield lambda: Client(parties.session, 1, parties.identities[0], [])
+    yield lambda: parties.server.begin_round([0])
+    yield lambda: Identity(parties.identities[0].secret + b"\0")
+    yield lambda: keys_module.shared_secret([(0, client.secret[:31])])
+
+
+KINDS_OF_SECRETS: Final = {
+    "identity", "session key", "pair key", "shared secret", "seed of a stage", "key stream",
+    "key: secea part of the shared secret", "key: secea seal", "key: secea mask", "key: secea confirm",
+    "key: secea share", "key: secea tags",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_no_text_shows_a_secret(
+    retrieval: str,
+    secrets: Secrets,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    parties = Parties(SETS, retrieval=retrieval, seed="hygiene")
+    parties_said = capfd.readouterr().out
+    texts = texts_of_a_run(parties, secrets, monkeypatch)
+    known = set(secrets.seen.values())
+    assert KINDS_OF_SECRETS | ({"Paillier prime"} if retrieval == "paillier" else {"key: secea pad"}) <= known
+    assert len(texts) > 1000
+    assert secrets.leaks([*texts, parties_said]) == set()
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_nothing_that_a_federation_in_one_process_shows_is_secret(
+    retrieval: str, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = eventful(retrieval, monkeypatch)
+    for n, identity in fed._identities.items():
+        secrets.add("identity", identity.secret)
+        secrets.add("session key", (fed.server if n == SERVER else fed.clients[n]).wire.key.secret)
+    things = list(reachable(fed))
+    assert {Federation, Client, Server, Identity, Channel} <= {type(thing) for thing in things}
+    assert secrets.leaks(f"{thing!r} {thing!s}" for thing in things) == set()
+
+
+def test_the_search_for_secrets_finds_them_in_every_form() -> None:
+    secret, found = bytes(range(200, 232)), Secrets()
+    found.add("it", secret)
+    for text in (
+        repr(secret), secret.hex(), secret.hex(" "), base64.b64encode(secret).decode(),
+        base64.b64encode(b"x" + secret).decode(), base64.b64encode(b"xy" + secret + b"z").decode(),
+        str(int.from_bytes(secret[:16], "little")), str(int.from_bytes(secret[:16], "big")), str(list(secret)),
+        secret.decode("latin1").encode("latin1").decode(errors="surrogateescape"),
+    ):  # fmt: skip
+        assert found.leaks([f"<{text}>"]) == {"it"}, text
+    assert not found.leaks(["nothing here", repr(secret[::-1])])
+
+
+def confirmed(wire: Endpoint, n: int) -> str:
+    return wire.channels[n].derive("confirm", b"").hex() if n in wire.channels else ""
+
+
+MUTANTS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "identity": lambda patch: patch.setattr(Identity, "__repr__", lambda self: f"Identity({self.secret.hex()})"),
+    "session key": lambda patch: patch.setattr(SessionKey, "__repr__", lambda self: f"SessionKey({self.secret!r})"),
+    "pair key": lambda patch: patch.setattr(Channel, "__repr__", lambda self: str(list(self._pair_key))),
+    "seed of a stage": lambda patch: patch.setattr(Stage, "__str__", lambda self: base64.b64encode(self.seed).decode()),
+    "shared secret": lambda patch: patch.setattr(
+        Client, "__repr__", lambda self: str(int.from_bytes(self.secret[:16], "big"))
+    ),
+    "key: secea confirm": lambda patch: patch.setattr(  # in an error, not in a repr
+        Endpoint, "_unauthentic", lambda self, n, fault: ProtocolError((n,), f"{fault} {confirmed(self, n)}")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MUTANTS)
+def test_the_search_objects_to_a_secret_that_is_shown(
+    what: str, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MUTANTS[what](monkeypatch)
+    parties = Parties(SETS, seed="hygiene")
+    texts = texts_of_a_run(parties, secrets, monkeypatch)
+    assert what in secrets.leaks(texts)
+
+
+# ----------------------------------------------------------------------------------------------- no key used twice
+
+
+class Reuse(AssertionError):
+    """A key hid two different things."""
+
+
+@dataclass
+class KeysUsed:
+    """What each key hid: at one end of a channel, under one number of a chunk, always the same bytes."""
+
+    hidden: dict[tuple[object, ...], bytes] = field(default_factory=dict)
+
+    def hide(self, what: str, key: bytes, where: int, data: Buffer) -> None:
+        seen = self.hidden.setdefault((what, key, where), hashlib.sha256(data).digest())
+        if seen != hashlib.sha256(data).digest():
+            raise Reuse(f"{what}: one key hid two different things")
+
+    def count(self, what: str) -> int:
+        return sum(1 for name, *_ in self.hidden if name == what)
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> KeysUsed:
+    """Records what is sealed, padded and masked with keys that two parties share."""
+    record = KeysUsed()
+    init, seal, cover, mask = Sealer.__init__, Sealer.seal, _Padder.cover, union_module.mask
+    keys_of: dict[int, bytes] = {}
+    alive: list[Sealer] = []  # so that no number stands for two of them
+
+    def sealer(self: Sealer, key: bytes, header: Header) -> None:
+        init(self, key, header)
+        alive.append(self)
+        keys_of[id(self)] = key
+
+    def sealed(self: Sealer, chunk: int, payload: Buffer) -> memoryview:
+        message = seal(self, chunk, payload)
+        record.hide("seal", keys_of[id(self)], chunk, message)
+        return message
+
+    def covered(self: _Padder, chunk: int, answers: Any) -> memoryview:
+        data = cover(self, chunk, answers)
+        record.hide("pad", self._stream._key, chunk, data)
+        return data
+
+    def masked(table: Any, me: int, streams: Iterable[tuple[int, KeyStream]], *ring: Any) -> Any:
+        listed = list(streams)
+        result = mask(table, me, listed, *ring)
+        for _, stream in listed:
+            record.hide(f"mask of client {me}", stream._key, 0, np.ascontiguousarray(result).data.cast("B"))
+        return result
+
+    monkeypatch.setattr(Sealer, "__init__", sealer)
+    monkeypatch.setattr(Sealer, "seal", sealed)
+    monkeypatch.setattr(_Padder, "cover", covered)
+    monkeypatch.setattr(union_module, "mask", masked)
+    return record
+
+
+def eventful(retrieval: str, monkeypatch: pytest.MonkeyPatch) -> Federation:
+    """A federation with losses, restarts in the middle of exchanges, a failed round, and changed entities."""
+    sets = [[f"e{i}" for i in range(8) if (i + n) % 3] for n in range(5)]
+    fed = Federation(
+        Params(5, dim=2, dropouts=1, max_entities=6, max_union=9, key_bits=512, insecure_small_keys=True), retrieval
+    )
+    exchange, rng = Federation._exchange, np.random.default_rng(7)
+
+    def interrupted(self: Federation, present: set[int]) -> None:
+        """Everything is made once and lost; then all parties start again from what they saved."""
+        for n in present:
+            list(self.clients[n].outbox())
+        self.restart()
+        exchange(self, present)
+        self.restart()
+
+    def tables(*absent: int) -> list[dict[str, Any] | None]:
+        return [None if n in absent else {name: rng.uniform(-1, 1, 2) for name in own} for n, own in enumerate(sets)]
+
+    monkeypatch.setattr(Federation, "_exchange", interrupted)
+    fed.setup(sets)
+    fed.prepare()
+    fed.round(tables())
+    fed.round(tables(), vanish=[2])
+    fed.round(tables(3))
+    with pytest.raises(FederationError):
+        fed.round(tables(), vanish=[0, 1, 2])
+    fed.restart()
+    fed.round(tables())
+    sets[1] = ["e0", "new"]
+    fed.update(1, sets[1])
+    fed.prepare()
+    fed.restart()
+    fed.round(tables())
+    return fed
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_no_key_hides_two_things_whoever_is_lost_restarted_or_changed(
+    retrieval: str, used: KeysUsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = eventful(retrieval, monkeypatch)
+    assert fed.server.epoch == 2
+    assert used.count("seal") > 300
+    assert all(used.count(f"mask of client {n}") == 2 * 4 for n in range(5))
+    assert (used.count("pad") > 100) == (retrieval == "reciprocal")
+    by_purpose: dict[object, set[object]] = {}
+    for what, key, _ in used.hidden:
+        by_purpose.setdefault(str(what).split(" of ")[0], set()).add(key)
+    assert sum(map(len, by_purpose.values())) == len(set().union(*by_purpose.values()))  # none serves two purposes
+
+
+@pytest.mark.parametrize("purpose", ["seal", "mask", "pad"])
+def test_the_record_objects_where_a_label_is_left_out_of_a_key(
+    purpose: str, used: KeysUsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive = Channel.derive
+
+    def unlabelled(self: Channel, what: str, label: bytes) -> bytes:
+        return derive(self, what, b"" if what == purpose else label)
+
+    monkeypatch.setattr(Channel, "derive", unlabelled)
+    with pytest.raises(Reuse, match=purpose):
+        eventful("reciprocal", monkeypatch)
+
+
+def test_the_record_objects_where_the_stage_of_a_restarted_party_is_drawn_anew(
+    used: KeysUsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that forgets the seed of its stage, and keeps the label, makes other bytes under the same key."""
+    parties = Parties(SETS)
+    parties.until(Phase.QUERY)
+    client = parties.clients[0]
+    list(client.outbox())
+    client.pending = tuple(replace(stage, seed=b"\7" * 32) for stage in client.pending)
+    with pytest.raises(Reuse, match="seal"):
+        list(client.outbox())
