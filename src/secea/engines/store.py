@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secea.errors import SnapshotError
 from secea.keys import Identity, expand
 from secea.messages import TAG_BYTES
+from secea.randomness import Entropy
 
 _MAGIC: Final = b"secea state 1\n"
 _NONCE_BYTES: Final = 12
@@ -24,8 +25,10 @@ _PART_BYTES: Final = 1 << 24
 class Store:
     """Named pieces of state in a directory, sealed under a key that comes from the party's identity."""
 
-    def __init__(self, folder: Path | str, identity: Identity, session: bytes) -> None:
-        self.folder = Path(folder)
+    def __init__(
+        self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom
+    ) -> None:
+        self.folder, self._entropy = Path(folder), entropy
         self._cipher = AESGCM(expand(identity.secret, "storage"))
         self._session = session
         try:
@@ -57,7 +60,7 @@ class Store:
 
     def _sealed(self, name: str, data: memoryview) -> Iterator[bytes]:
         """A random prefix, then the parts, each sealed with its number and whether it is the last one."""
-        prefix = os.urandom(_PREFIX_BYTES)
+        prefix = self._entropy(_PREFIX_BYTES)
         yield prefix
         count = max(1, -(-len(data) // _PART_BYTES))
         for i in range(count):
