@@ -19,7 +19,7 @@ from secea.client import Client
 from secea.errors import SERVER
 from secea.field import RING61, Residues
 from secea.keys import Channel, Identity, Opener, Roster, Sealer
-from secea.messages import Header, Kind
+from secea.messages import Buffer, Header, Kind
 from secea.params import Params
 from secea.server import Phase, Server
 from secea.session import Session
@@ -108,6 +108,10 @@ class Recorded:
     def exchange(self, hook: Hook | None = None) -> None:
         """Clients to server, and back."""
         self.up(hook)
+        self.finish(hook)
+
+    def finish(self, hook: Hook | None = None) -> None:
+        """The server ends the stage, and sends what follows from it."""
         self.server.close()
         self.down(hook)
 
@@ -169,11 +173,12 @@ class Recorded:
         header = hop.header
         return bytes(Opener(self._channel(header).derive("seal", header.label()), header).open(header, hop.message))
 
-    def resealed(self, hop: Hop, **label: Any) -> Hop:
-        """The same payload under another label, by someone who has the key."""
+    def resealed(self, hop: Hop, payload: Buffer | None = None, **label: Any) -> Hop:
+        """The same message with another payload, or under another label, by someone who has the key."""
         header = replace(hop.header, **label)
         sealer = Sealer(self._channel(header).derive("seal", header.label()), header)
-        return replace(hop, message=bytes(sealer.seal(header.chunk, self.opened(hop))))
+        body = self.opened(hop) if payload is None else payload
+        return replace(hop, message=bytes(sealer.seal(header.chunk, body)))
 
     def residues(self, hop: Hop) -> Residues:
         """The field elements of a message as its receiver reads them, [P, rows, width]; a seed is expanded."""

@@ -47,8 +47,8 @@ class Grid:
 
     name: str
     rounded: Callable[[Floats], Floats]
-    step: float
-    """The step on which sums lie but for a few coordinates."""
+    steps: tuple[float, ...]
+    """On which inputs lie: one, or several where the step of a number depends on its size."""
     precision: int = 24
     dtype: type[np.floating[Any]] = np.float64
 
@@ -59,10 +59,10 @@ def _bf16(x: Floats) -> Floats:
 
 
 GRIDS: Final = (
-    Grid("2^-8", lambda x: np.rint(x * 2**8) / 2**8, 2.0**-8),
-    Grid("2^-12", lambda x: np.rint(x * 2**12) / 2**12, 2.0**-12),
-    Grid("bf16", _bf16, 2.0**-14),
-    Grid("float32", lambda x: x.astype(np.float32).astype(np.float64), 2.0**-28, 40, np.float32),
+    Grid("2^-8", lambda x: np.rint(x * 2**8) / 2**8, (2.0**-8,)),
+    Grid("2^-12", lambda x: np.rint(x * 2**12) / 2**12, (2.0**-12,)),
+    Grid("bf16", _bf16, tuple(2.0**-k for k in range(7, 15))),
+    Grid("float32", lambda x: x.astype(np.float32).astype(np.float64), tuple(2.0**-k for k in range(23, 29)), 40, np.float32),
 )
 
 
@@ -97,18 +97,19 @@ def world(kind: Grid, entities: int = TRIALS, seed: int = SEED) -> World:
     return World(owners, rows)
 
 
-def guesses(means: Floats, own: Floats, step: float, noise: float, fill: float) -> NDArray[np.int64]:
-    """The likeliest count of each row, for a mean with noise and others' inputs with a fill (standard deviations).
+def guesses(means: Floats, own: Floats, steps: Sequence[float], noise: float, fill: float) -> NDArray[np.int64]:
+    """The likeliest count of each row, for a mean with noise (its deviation) and a fill of others' inputs (in steps).
 
     The law of what is off the grid is a wrapped normal one; one coordinate in ten may be off for other reasons.
     """
-    scores = []
-    for c in range(2, CLIENTS + 1):
-        off = (c * means - own) / step
-        off -= np.rint(off)
-        spread = max(1e-3, math.hypot(c * noise, math.sqrt(c - 1) * fill) / step)
-        density = sum(np.exp(-((off + k) ** 2) / (2 * spread**2)) for k in range(-4, 5))
-        scores.append(np.log(0.1 + 0.9 * density / (spread * math.sqrt(2 * math.pi))).sum(axis=1))
+    scores = np.zeros((CLIENTS - 1, len(means)))
+    for score, c in zip(scores, range(2, CLIENTS + 1), strict=True):
+        for step in steps:
+            off = (c * means - own) / step
+            off -= np.rint(off)
+            spread = max(1e-3, math.hypot(c * noise / step, math.sqrt(c - 1) * fill))
+            density = sum(np.exp(-((off + k) ** 2) / (2 * spread**2)) for k in range(-4, 5))
+            score += np.log(0.1 + 0.9 * density / (spread * math.sqrt(2 * math.pi))).sum(axis=1)
     return 2 + np.argmax(scores, axis=0)
 
 
@@ -125,10 +126,10 @@ def judge(what: str, found: NDArray[np.int64], truth: NDArray[np.int64]) -> floa
     return hits / truth.size
 
 
-def deviations(params: Params, step: float, rounds: int) -> list[tuple[float, float]]:
+def deviations(params: Params, rounds: int) -> list[tuple[float, float]]:
     """What the adversary may suppose: no fill; a fill drawn anew in each round, averaged."""
     noise = params.resolution / math.sqrt(12 * rounds)
-    return [(noise, 0.0), (noise, step / math.sqrt(12 * rounds))]
+    return [(noise, 0.0), (noise, 1 / math.sqrt(12 * rounds))]
 
 
 # ------------------------------------------------------------------------------------------------ through the product
@@ -177,8 +178,8 @@ def search_in_one_round() -> int:
         assert isinstance(form, Reciprocal)
         key = expand(run.identities[0].secret, "fill")
         own = form.ring.join(np.ascontiguousarray(own_inputs(made, kind, form, key)), math.ldexp(1.0, -form.f))
-        for noise, fill in deviations(run.params, kind.step, 1):
-            judge(f"inputs on the grid {kind.name}, one round", guesses(means, own, kind.step, noise, fill), made.counts)
+        for noise, fill in deviations(run.params, 1):
+            judge(f"inputs on the grid {kind.name}, one round", guesses(means, own, kind.steps, noise, fill), made.counts)
         residues = np.concatenate(integers, axis=2).transpose(0, 2, 1, 3).reshape(form.ring.size, -1, form.code.K * form.block_length)  # noqa: E501
         placement = run.clients[0].placement
         asked = np.flatnonzero(placement >= 0)
@@ -229,8 +230,8 @@ def search_in_many_rounds() -> int:
     """The average over 64 rounds of unchanged embeddings, 2,000 entities for each grid."""
     for kind in GRIDS:
         made, params, means, own = averaged(kind)
-        for noise, fill in deviations(params, kind.step, ROUNDS):
-            found = guesses(means, own, kind.step, noise, fill)
+        for noise, fill in deviations(params, ROUNDS):
+            found = guesses(means, own, kind.steps, noise, fill)
             judge(f"inputs on the grid {kind.name}, {ROUNDS} rounds", found, made.counts)
     return len(GRIDS) * TRIALS
 
@@ -241,8 +242,9 @@ def search_in_many_rounds() -> int:
 def limit_of_exact_means(kind: Grid, entities: int = 30) -> float:
     """Retrieval with Paillier gives exact means of fixed-point inputs: the rate at which the search finds counts."""
     made, run, means, _ = one_round(replace(kind, precision=24), entities, "paillier")
-    step = 2.0**-run.params.fraction_bits
-    found = guesses(means, np.rint(made.rows[0] / step) * step, step, 0.0, 0.0)
+    finest = 2.0**-run.params.fraction_bits
+    steps = sorted({max(step, finest) for step in kind.steps})
+    found = guesses(means, np.rint(made.rows[0] / finest) * finest, steps, 0.0, 0.0)
     return float((found == made.counts).mean())
 
 
