@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.client import Client
 from secea.errors import SERVER
-from secea.field import RING61, Residues
+from secea.field import RING61, Residues, Ring
 from secea.keys import Channel, Identity, Opener, Roster, Sealer
 from secea.messages import Buffer, Header, Kind
 from secea.params import Params
@@ -207,6 +208,40 @@ class Recorded:
             if hop.header.round == round and self.server.contributors[layout.section(hop.header.chunk)] == n:
                 found[hop.header.sender].append(self.opened(hop)[layout.prefix :])
         return {v: b"".join(parts) for v, parts in found.items()}
+
+
+def read_integers(run: Recorded, tables: Tables) -> Residues:
+    """A round with shared reciprocals; C*mean + noise as client 0 reads it before it divides, [P, own, d].
+
+    Rows are in the order of client 0's names: a curious client may look at its own numbers.
+    """
+    client, seen = run.clients[0], []
+    join = Ring.join
+
+    def kept(ring: Ring, x: Residues, scale: float) -> NDArray[np.float64]:
+        seen.append(x.transpose(0, 2, 1, 3).reshape(ring.size, x.shape[2], -1))
+        return join(ring, x, scale)
+
+    def watch(hop: Hop) -> Iterable[Hop]:
+        if hop.receiver == 0 and hop.header.kind is Kind.MEAN:
+            with patch.object(Ring, "join", kept):
+                run.deliver(hop)
+            return []
+        return [hop]
+
+    run.round(tables, watch)
+    asked = np.flatnonzero(client.placement >= 0)
+    order = np.argsort(client.placement[asked])  # names stand in the order of their rows
+    return np.concatenate(seen, axis=1)[:, asked[order], : client.session.params.dim]
+
+
+def exact_integers(ring: Ring, x: Residues) -> NDArray[np.object_]:
+    """The centred integers that have these residues, by the Chinese remainder theorem: [P, ...] -> [...]."""
+    whole = ring.modulus
+    parts = [whole // p * pow(whole // p, -1, p) for p in ring.primes]
+    total = sum(row.astype(object) * part for row, part in zip(x, parts, strict=True)) % whole
+    centred: NDArray[np.object_] = (total + whole // 2) % whole - whole // 2
+    return centred
 
 
 def random_tables(sets: Sequence[Collection[str]], dim: int, rng: np.random.Generator) -> list[dict[str, Any]]:

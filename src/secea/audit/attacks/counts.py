@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from secea import grid
 from secea.audit import Claim, Mutant, Objection
-from secea.audit.records import Hop, Recorded
+from secea.audit.records import Recorded, exact_integers, read_integers
 from secea.audit.tails import FALSE_ALARM, binomial_tail
+from secea.client import Client
 from secea.field import Residues, Ring
 from secea.keys import expand
-from secea.messages import Kind
 from secea.params import Params
 from secea.randomness import KeyStream
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
@@ -135,32 +135,17 @@ def deviations(params: Params, rounds: int) -> list[tuple[float, float]]:
 # ------------------------------------------------------------------------------------------------ through the product
 
 
-def one_round(kind: Grid, entities: int = TRIALS, retrieval: str = "reciprocal") -> tuple[World, Recorded, Floats, Any]:
-    """A whole federation and a round: what client 0 reads, its own inputs as encoded, and exact integers (7b)."""
-    made = world(kind, entities)
+def federation(kind: Grid, made: World, retrieval: str = "reciprocal") -> tuple[Recorded, list[dict[str, Any]]]:
+    """A federation that is set up for a world, and its tables."""
     sets = [{f"{e}" for e in made.owned(n)} for n in range(CLIENTS)]
-    run = Recorded(sets, retrieval=retrieval, dim=DIM, precision=kind.precision).setup()
-    integers: list[Residues] = []
-    join = Ring.join
-
-    def kept(ring: Ring, x: Residues, scale: float) -> Floats:
-        integers.append(x.copy())
-        return join(ring, x, scale)
-
-    def watch(hop: Hop) -> list[Hop]:  # a curious client may look at its own numbers before it divides
-        if hop.receiver == 0 and hop.header.kind is Kind.MEAN:
-            with patch.object(Ring, "join", kept):
-                run.deliver(hop)
-            return []
-        return [hop]
-
     tables = [{f"{e}": made.rows[n][e].astype(kind.dtype) for e in made.owned(n)} for n in range(CLIENTS)]
-    run.round(tables, watch)
-    means, client = np.empty((entities, DIM)), run.clients[0]
+    return Recorded(sets, retrieval=retrieval, dim=DIM, precision=kind.precision).setup(), tables
+
+
+def read_by(client: Client) -> tuple[Floats, list[int]]:
+    """The means of a client as it has them, and the entities that they belong to."""
     assert client.means is not None
-    order = [int(str(name)) for name in client.names]
-    means[order] = client.means
-    return made, run, means, (integers, order)
+    return client.means, [int(str(name)) for name in client.names]
 
 
 def own_inputs(made: World, kind: Grid, form: Reciprocal, key: bytes, n: int = 0) -> Residues:
@@ -173,29 +158,19 @@ def own_inputs(made: World, kind: Grid, form: Reciprocal, key: bytes, n: int = 0
 def search_in_one_round() -> int:
     """2,000 entities of one federation for each grid."""
     for kind in GRIDS:
-        made, run, means, (integers, order) = one_round(kind)
-        form = run.session.form
+        made = world(kind)
+        run, tables = federation(kind, made)
+        exact = exact_integers(run.session.ring, read_integers(run, tables))
+        means, order = read_by(run.clients[0])
+        form, truth = run.session.form, made.counts[order]
         assert isinstance(form, Reciprocal)
-        key = expand(run.identities[0].secret, "fill")
-        own = form.ring.join(np.ascontiguousarray(own_inputs(made, kind, form, key)), math.ldexp(1.0, -form.f))
+        own = own_inputs(made, kind, form, expand(run.identities[0].secret, "fill"))[:, order]
+        inputs = form.ring.join(np.ascontiguousarray(own), math.ldexp(1.0, -form.f))
         for noise, fill in deviations(run.params, 1):
-            judge(f"inputs on the grid {kind.name}, one round", guesses(means, own, kind.steps, noise, fill), made.counts)
-        residues = np.concatenate(integers, axis=2).transpose(0, 2, 1, 3).reshape(form.ring.size, -1, form.code.K * form.block_length)  # noqa: E501
-        placement = run.clients[0].placement
-        asked = np.flatnonzero(placement >= 0)
-        exact = exact_integers(form.ring, residues[:, asked, :DIM])
-        rows = np.searchsorted(run.clients[0].rows, placement[asked])
-        truth = made.counts[[order[i] for i in rows]]
-        judge(f"exact integers on the grid {kind.name}", gcd_guesses(exact, run.params.C), truth)
+            found = guesses(means, inputs, kind.steps, noise, fill)
+            judge(f"inputs on the grid {kind.name}, one round", found, truth)
+        judge(f"exact integers on the grid {kind.name}", gcd_guesses(exact.tolist(), run.params.C), truth)
     return len(GRIDS) * TRIALS
-
-
-def exact_integers(ring: Ring, x: Residues) -> list[list[int]]:
-    """The centred integers that have these residues, by the Chinese remainder theorem: [P, rows, d]."""
-    whole = ring.modulus
-    parts = [whole // p * pow(whole // p, -1, p) for p in ring.primes]
-    total = sum(row.astype(object) * part for row, part in zip(x, parts, strict=True)) % whole
-    return [[v - whole if v > whole // 2 else v for v in row] for row in total.tolist()]
 
 
 # ----------------------------------------------------------------------------- many rounds, with the product's functions
@@ -239,13 +214,15 @@ def search_in_many_rounds() -> int:
 # ------------------------------------------------------------------------------------------------- a documented limit
 
 
-def limit_of_exact_means(kind: Grid, entities: int = 30) -> float:
+def limit_of_exact_means(kind: Grid, entities: int = 20) -> float:
     """Retrieval with Paillier gives exact means of fixed-point inputs: the rate at which the search finds counts."""
-    made, run, means, _ = one_round(replace(kind, precision=24), entities, "paillier")
+    made = world(kind, entities)
+    run, tables = federation(replace(kind, precision=24), made, "paillier")
+    means, order = read_by(run.round(tables).clients[0])
     finest = 2.0**-run.params.fraction_bits
-    steps = sorted({max(step, finest) for step in kind.steps})
-    found = guesses(means, np.rint(made.rows[0] / finest) * finest, steps, 0.0, 0.0)
-    return float((found == made.counts).mean())
+    own = np.rint(made.rows[0][order] / finest) * finest
+    found = guesses(means, own, sorted({max(step, finest) for step in kind.steps}), 0.0, 0.0)
+    return float((found == made.counts[order]).mean())
 
 
 # ------------------------------------------------------------------------------------------------------------ mutants

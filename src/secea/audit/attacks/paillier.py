@@ -90,8 +90,10 @@ def divide(run: Recorded) -> Quotients:
 
 
 def _scalar(Y: Sequence[int], A: Sequence[int], masked_count: int, N: int) -> int:
-    """The one r with 0 <= Y - r*A < p in every slot whose count is possible; 0 where there is none."""
+    """The one r with 0 <= Y - r*A < p in every slot whose count is possible; or with Y = r*A mod p; 0 if there is none."""
     some = [(int(y), a) for y, a in zip(Y, A, strict=True) if a]
+    if len(found := {y * pow(a, -1, M61) % M61 for y, a in some}) == 1 < len(some):
+        return found.pop()
     low = max((-(-(y - M61 + 1) // a) for y, a in some), default=1)
     high = min((y // a for y, a in some), default=0)
     if high - low > FEW:
@@ -189,6 +191,13 @@ def _without_p_times_r(self: Packing, psi: Elements, entropy: Entropy = os.urand
     return self.pack(psi)
 
 
+_noise = Packing.noise
+
+
+def _without_psi(self: Packing, psi: Elements, entropy: Entropy = os.urandom) -> list[mpz]:
+    return _noise(self, np.zeros_like(psi), entropy)
+
+
 CLAIMS: Final = (
     Claim(
         "paillier-division",
@@ -209,6 +218,12 @@ MUTANTS: Final = (
         "no-p-times-r-in-slots",
         "The server adds psi alone to a slot, and no multiple of p.",
         lambda: patch.object(Packing, "noise", _without_p_times_r),
+        ("paillier-division",),
+    ),
+    Mutant(
+        "no-psi",
+        "The server adds a multiple of p to r*A, and no noise polynomial.",
+        lambda: patch.object(Packing, "noise", _without_psi),
         ("paillier-division",),
     ),
     Mutant(
