@@ -100,7 +100,9 @@ class Recorded:
         for n in self.clients if clients is None else clients:
             self._pass(self.sending(n), hook)
 
-    def down(self, hook: Hook | None = None, clients: Iterable[int] | None = None, server: Server | None = None) -> None:
+    def down(
+        self, hook: Hook | None = None, clients: Iterable[int] | None = None, server: Server | None = None
+    ) -> None:
         """The server sends what it has to send; to those clients alone, where they are named."""
         waiting = (server or self.server).drain()
         for n in waiting if clients is None else clients:
@@ -162,9 +164,9 @@ class Recorded:
         """The recorded messages of a kind, each once: as they reach the party that they are for."""
         for hop in self.hops:
             header = hop.header
-            if header.kind is kind and hop.receiver == header.receiver:
-                if sender in (None, header.sender) and receiver in (None, header.receiver):
-                    yield hop
+            wanted = sender in (None, header.sender) and receiver in (None, header.receiver)
+            if wanted and header.kind is kind and hop.receiver == header.receiver:
+                yield hop
 
     def _channel(self, header: Header) -> Channel:
         return self.party(header.receiver).wire.channels[header.sender]

@@ -57,7 +57,9 @@ def uniform(what: str, ring: Ring, x: Residues) -> int:
         for how, parts in (("sizes", wide), ("low digits", row % PARTS)):
             tail = chi_square(parts.astype(np.int64), PARTS)
             if tail < FALSE_ALARM:
-                raise Objection(f"{what}: the {how} of {row.size} elements are not uniform modulo {p} (tail {tail:.0e})")
+                raise Objection(
+                    f"{what}: the {how} of {row.size} elements are not uniform modulo {p} (tail {tail:.0e})"
+                )
     return 2 * ring.size
 
 
@@ -109,7 +111,7 @@ def at_the_server() -> int:
 def drowned() -> int:
     """C*mean + noise where two or five clients own each entity, with equal embeddings: the means are the same.
 
-    Its remainder modulo C must be uniform, and so must it modulo the noise's range: whatever the mean, whatever the count.
+    It must be uniform modulo C, and modulo the noise's range, whatever the mean and the count.
     """
     tests, rng = 0, np.random.default_rng(11)
     for h in (np.zeros(DIM), rng.normal(size=DIM)):
@@ -217,8 +219,7 @@ def _slots_without_multiples(self: Packing, psi: Elements, entropy: Entropy = os
 CLAIMS: Final = (
     Claim(
         "uniform-at-a-client",
-        "Shares of queries, indicators, weighted queries, embeddings and reciprocals look uniform to the client that opens"
-        " them.",
+        "Shares of queries, indicators, weighted queries, embeddings and reciprocals look uniform to their receiver.",
         "statistics",
         at_a_client,
     ),

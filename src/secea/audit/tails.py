@@ -1,7 +1,8 @@
 """Tails of distributions, for checks that must not raise a false alarm: all of them bounds or series, no tables.
 
-FALSE_ALARM is the budget of one test. The attacks and statistics together make fewer than 1,000 tests, so that the whole
-audit objects to a correct product with a probability below 1e-9; the rest is room for what chi-square approximates.
+FALSE_ALARM is the budget of one test. Attacks and statistics together make fewer than 1,000 tests, so the budget of all
+is 1e-11. Bounds keep it exactly. The law of chi-square is an approximation: with at least 180 samples expected in a
+part, a tail of 1e-14 is right to within a factor of about 100, and the audit as a whole stays below 1e-9.
 """
 
 from __future__ import annotations

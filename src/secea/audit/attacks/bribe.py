@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from secea import fixedpoint
 from secea.audit.records import Recorded, Tables, random_tables
-from secea.field import M61, Residues
+from secea.field import Residues
 from secea.lagrange import Code
 from secea.messages import Kind
 from secea.params import Params
@@ -73,7 +74,9 @@ def bribed(retrieval: str) -> Spoils:
 def _opened_counts(run: Recorded) -> dict[tuple[int, int], int]:
     """The server has o = rho * count for each query of each client, and client 0 has rho."""
     ring, code, clients = run.session.ring, run.session.code, sorted(run.clients)
-    opened = [np.concatenate([run.residues(h) for h in run.of(Kind.OPENING, sender=v)], axis=1)[:, :, 0] for v in clients]
+    opened = [
+        np.concatenate([run.residues(h) for h in run.of(Kind.OPENING, sender=v)], axis=1)[:, :, 0] for v in clients
+    ]
     o = ring.combine(code.matrix(code.at(clients[: code.need]), code.beta[:1]), opened[: code.need])[:, 0]
     rho = run.clients[0]._rho()
     counts = ring.multiply(o, ring.inverse(rho.reshape(o.shape)))[0].reshape(len(clients), -1)
@@ -88,7 +91,7 @@ def _decoded_counts(run: Recorded, answers: dict[int, Residues]) -> dict[tuple[i
 
 
 def _weighted_queries(run: Recorded, counts: dict[tuple[int, int], int]) -> dict[int, Residues]:
-    """All clients' shares of client 0's weighted queries: it has its own share, and with T = 1 the rest is known data."""
+    """All shares of client 0's weighted queries: it has its own, and with T = 1 nothing else is unknown."""
     ring, code, me = run.session.ring, run.session.code, run.clients[0]
     assert me.weighted is not None
     assert code.T == 1
@@ -106,41 +109,38 @@ def _weighted_queries(run: Recorded, counts: dict[tuple[int, int], int]) -> dict
 def _solved(
     run: Recorded, answers: dict[int, Residues], weights: dict[int, Residues], scale: float
 ) -> dict[int, NDArray[np.float64]]:
-    """Each answer is a linear equation in client v's shares of the sums; solve bucket by bucket, one unknown at a time."""
-    ring, code, shape, M = run.session.ring, run.session.code, run.clients[0].shape, run.server.M
+    """Each answer is a linear equation in client v's shares of the sums: solve those with one unknown, one by one."""
+    ring, code, shape = run.session.ring, run.session.code, run.clients[0].shape
     assert shape.members is not None
-    buckets = [(j, list(range(shape.starts[j], shape.starts[j + 1]))) for j in range(shape.count)]
-    left = {v: rows.copy() for v, rows in answers.items()}
-    shares = {v: ring.zeros(M, rows.shape[2]) for v, rows in answers.items()}
-    known: set[int] = set()
-    while True:
-        lone = [(j, open_) for j, at in buckets if len(open_ := [k for k in at if int(shape.members[k]) not in known]) == 1]
-        if not lone:
-            break
-        j, (k,) = lone[0]
-        row = int(shape.members[k])
-        known.add(row)
-        for v in answers:
-            L = left[v].shape[2]
-            inverse = np.repeat(ring.inverse(np.ascontiguousarray(weights[v][:, k : k + 1])), L, axis=1)
-            share = ring.multiply(np.ascontiguousarray(left[v][:, j]), inverse)
-            shares[v][:, row] = share
-            for i, at in buckets:
-                for position in at:
-                    if int(shape.members[position]) == row:
-                        factor = np.repeat(weights[v][:, position : position + 1], L, axis=1)
-                        part = ring.multiply(np.ascontiguousarray(factor), share)
-                        left[v][:, i] = ring.subtract(np.ascontiguousarray(left[v][:, i]), part)
+    members, bucket_of = shape.members, shape.query_of(slice(0, shape.positions))
+    order, known = [], set[int]()
+    while lone := [
+        k for k in range(members.size) if _unknown(members[bucket_of == bucket_of[k]], known) == {members[k]}
+    ]:
+        order.append(lone[0])
+        known.add(int(members[lone[0]]))
+    p, shares = np.array(ring.primes, object)[:, None], {}
+    for v, answer in answers.items():
+        left, weight = answer.astype(object), weights[v].astype(object)
+        shares[v] = ring.zeros(run.server.M, answer.shape[2])
+        for k in order:
+            inverse = [[pow(w, -1, q)] for w, q in zip(weight[:, k].tolist(), ring.primes, strict=True)]
+            share = left[:, bucket_of[k]] * np.array(inverse, object) % p
+            shares[v][:, members[k]] = share
+            for at in np.flatnonzero(members == members[k]):
+                left[:, bucket_of[at]] = (left[:, bucket_of[at]] - weight[:, [at]] * share) % p
     clients = sorted(answers)[: code.K + code.T]
-    total = code.decode(clients, [np.ascontiguousarray(shares[v]) for v in clients])[:, 0]
-    values = _floats(run, total, scale)
+    values = _floats(run, code.decode(clients, [shares[v] for v in clients])[:, 0], scale)
     return {row: values[row, :DIM] for row in known - set(run.clients[0].rows.tolist())}
+
+
+def _unknown(rows: NDArray[np.int64], known: set[int]) -> set[int]:
+    return set(rows.tolist()) - known
 
 
 def _floats(run: Recorded, total: Residues, scale: float) -> NDArray[np.float64]:
     if run.session.form.paillier_bytes:
-        signed = np.where(total[0] > M61 // 2, total[0].astype(np.int64) - M61, total[0].astype(np.int64))
-        return signed * scale
+        return fixedpoint.centred(run.session.ring, total).astype(np.float64) * scale
     return run.session.ring.join(total, scale)
 
 
@@ -164,21 +164,21 @@ def true_sums(spoils: Spoils) -> dict[int, NDArray[np.float64]]:
     return sums
 
 
-def embeddings_stay_free(params: Params) -> bool:
+def embeddings_stay_free(params: Params, bribed: int = 1) -> bool:
     """Whether no linear function of what they have on one entity shows anything about a single client's embedding.
 
-    Suppose the worst: they know all shares of the sum of two other clients' polynomials, and client 0's share of each.
-    The embedding of one is fixed by that only if it lies in the span of what is known.
+    Suppose the worst: they know all shares of the sum of two other clients' polynomials, and the bribed clients' shares
+    of each. One client's blocks are hidden if all of them are linearly independent of that.
     """
     code, width = Code(params, Reciprocal(params, 3).ring.at(0)), params.K + params.T
-    own = code.matrix(params.beta, code.at([0]))[0, 0].astype(object)
+    shares = code.matrix(params.beta, code.alpha)[0].astype(object)
     nothing = np.zeros(width, object)
-    known = [np.concatenate([own, nothing]), np.concatenate([nothing, own])]
-    for row in code.matrix(params.beta, code.alpha)[0].astype(object):
-        known.append(np.concatenate([row, row]))
+    known = [np.concatenate([row, row]) for row in shares]
+    for row in shares[:bribed]:
+        known += [np.concatenate([row, nothing]), np.concatenate([nothing, row])]
+    blocks = [np.concatenate([row, nothing]) for row in np.eye(width, dtype=int).astype(object)[: params.K]]
     p = code.ring.primes[0]
-    unit = [np.concatenate([np.eye(width, dtype=int)[k], nothing]).astype(object) for k in range(params.K)]
-    return _rank([*known, *unit], p) == _rank(known, p) + params.K
+    return _rank([*known, *blocks], p) == _rank(known, p) + params.K
 
 
 def _rank(rows: list[Any], p: int) -> int:

@@ -55,14 +55,25 @@ class Grid:
 
 def _bf16(x: Floats) -> Floats:
     lead = np.exp2(np.floor(np.log2(np.abs(x) + 1e-30)) - 7)
-    return np.rint(x / lead) * lead
+    rounded: Floats = np.rint(x / lead) * lead
+    return rounded
+
+
+def _float32(x: Floats) -> Floats:
+    return x.astype(np.float32).astype(np.float64)
 
 
 GRIDS: Final = (
     Grid("2^-8", lambda x: np.rint(x * 2**8) / 2**8, (2.0**-8,)),
     Grid("2^-12", lambda x: np.rint(x * 2**12) / 2**12, (2.0**-12,)),
     Grid("bf16", _bf16, tuple(2.0**-k for k in range(7, 15))),
-    Grid("float32", lambda x: x.astype(np.float32).astype(np.float64), tuple(2.0**-k for k in range(23, 29)), 40, np.float32),
+    Grid(
+        "float32",
+        lambda x: x.astype(np.float32).astype(np.float64),
+        tuple(2.0**-k for k in range(23, 29)),
+        40,
+        np.float32,
+    ),
 )
 
 
@@ -110,7 +121,8 @@ def guesses(means: Floats, own: Floats, steps: Sequence[float], noise: float, fi
             spread = max(1e-3, math.hypot(c * noise / step, math.sqrt(c - 1) * fill))
             density = sum(np.exp(-((off + k) ** 2) / (2 * spread**2)) for k in range(-4, 5))
             score += np.log(0.1 + 0.9 * density / (spread * math.sqrt(2 * math.pi))).sum(axis=1)
-    return 2 + np.argmax(scores, axis=0)
+    likeliest: NDArray[np.int64] = 2 + np.argmax(scores, axis=0)
+    return likeliest
 
 
 def gcd_guesses(read: Sequence[Sequence[int]], C: int) -> NDArray[np.int64]:
@@ -173,7 +185,7 @@ def search_in_one_round() -> int:
     return len(GRIDS) * TRIALS
 
 
-# ----------------------------------------------------------------------------- many rounds, with the product's functions
+# ---------------------------------------------------------------------------- many rounds, with the product's functions
 
 
 def averaged(kind: Grid, entities: int = TRIALS, rounds: int = ROUNDS) -> tuple[World, Params, Floats, Floats]:
@@ -251,8 +263,8 @@ def _still(self: _Drowner, chunk: int, *shape: int) -> Residues:
 CLAIMS: Final = (
     Claim(
         "count-from-one-mean",
-        "A client that knows the grid of all inputs guesses the number of an entity's owners from its mean no better than"
-        " by chance (2,000 entities for each of four grids, whole federations).",
+        "A client that knows the grid of all inputs guesses the number of an entity's owners from its mean no better"
+        " than by chance (2,000 entities for each of four grids, whole federations).",
         "attack",
         search_in_one_round,
     ),

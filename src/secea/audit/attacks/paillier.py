@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -25,7 +26,7 @@ from secea.messages import DIGEST_BYTES, Kind
 from secea.paillier import Elements, Packing, PrivateKey, PublicKey
 from secea.params import Params
 from secea.randomness import Entropy, KeyStream
-from secea.retrieval.paillier import Paillier, _Encrypter, _Scrambler, private_key
+from secea.retrieval.paillier import Paillier, _Scrambler, private_key
 
 SETS: Final = ({"a", "b"}, {"a", "c", "d", "e"}, {"b", "c", "e", "f"})
 DIM: Final = 5
@@ -46,7 +47,9 @@ class Quotients:
     """What division gave: the count behind each query that was solved, and sums of entities that client 0 lacks."""
 
     counts: dict[int, int]
-    sums: dict[str, list[int]]
+    """By the number of the query."""
+    sums: dict[int, list[int]]
+    """By their rows of the union; the last number is the count."""
 
 
 def divide(run: Recorded) -> Quotients:
@@ -69,28 +72,29 @@ def divide(run: Recorded) -> Quotients:
     r = [_scalar(Y[0, j], own[j], int(masked[j, DIM]), len(clients)) for j in range(shape.count)]
     counts = {j: int(masked[j, DIM]) * pow(found, -1, M61) % M61 for j, found in enumerate(r) if found}
     dealt = {v: run.residues(next(run.of(Kind.QUERY, sender=0, receiver=v)))[0, :, 0] for v in clients[1:]}
-    sums = {}
+    assert shape.members is not None
+    members, sums = shape.members.tolist(), {}
     for row in set(range(me.M)) - set(me.rows.tolist()):
-        lone = [(j, int(shape.starts[j])) for j in range(shape.count) if shape.members[shape.starts[j] : shape.starts[j + 1]].tolist() == [row]]  # type: ignore[index]  # noqa: E501
-        usable = [(j, at) for j, at in lone if r[j] > M61 // FEW]
+        usable = [
+            (j, start)
+            for j, (start, stop) in enumerate(pairwise(shape.starts.tolist()))
+            if members[start:stop] == [row] and r[j] > M61 // FEW
+        ]
         if len(usable) < 2:
             continue
         shares = []
         for v in clients[1:]:
             for l in range(L):  # noqa: E741 - the paper's letter
-                tried = [
-                    {(int(Y[v, j, l]) // r[j] - i) * pow(int(dealt[v][at]), -1, M61) % M61 for i in range(FEW + 1)}
-                    for j, at in usable
-                ]
+                tried = [_shares(int(Y[v, j, l]), r[j], int(dealt[v][at])) for j, at in usable]
                 shares.append(set.intersection(*tried))
         if all(len(found) == 1 for found in shares):
             values = RING61.constant([found.pop() for found in shares]).reshape(1, len(clients) - 1, L)
-            sums[f"row {row}"] = fixedpoint.centred(RING61, form.code.decode(clients[1:], values)[:, 0]).tolist()
+            sums[row] = fixedpoint.centred(RING61, form.code.decode(clients[1:], values)[:, 0]).tolist()
     return Quotients(counts, sums)
 
 
 def _scalar(Y: Sequence[int], A: Sequence[int], masked_count: int, N: int) -> int:
-    """The one r with 0 <= Y - r*A < p in every slot whose count is possible; or with Y = r*A mod p; 0 if there is none."""
+    """The one r with Y = r*A mod p in all slots, or with 0 <= Y - r*A < p and a possible count; 0 if there is none."""
     some = [(int(y), a) for y, a in zip(Y, A, strict=True) if a]
     if len(found := {y * pow(a, -1, M61) % M61 for y, a in some}) == 1 < len(some):
         return found.pop()
@@ -103,19 +107,24 @@ def _scalar(Y: Sequence[int], A: Sequence[int], masked_count: int, N: int) -> in
     return fit[0] if len(fit) == 1 else 0
 
 
+def _shares(Y: int, r: int, q: int) -> set[int]:
+    """The shares y that a query q with a single entity allows: Y = r*q*y + psi, psi < p; or psi = 0, modulo p."""
+    over = pow(q, -1, M61)
+    return {(Y // r - i) * over % M61 for i in range(FEW + 1)} | {Y * pow(r, -1, M61) * over % M61}
+
+
 def division() -> int:
     """Run a federation with Paillier, and let client 0 divide."""
     run = Recorded(SETS, retrieval="paillier", dim=DIM, max_entities=6, max_union=6).setup()
     tables = random_tables(SETS, DIM, np.random.default_rng(0))
     run.round(tables)
-    found, placement = divide(run), run.clients[0].placement
-    truth = {j: sum(run.clients[0].names[int(np.searchsorted(run.clients[0].rows, row))] in t for t in tables) if row >= 0 else 0 for j, row in enumerate(placement.tolist())}  # noqa: E501
-    right = [j for j, c in found.counts.items() if c == truth[j] and c]
-    others = {tuple(total) for total in true_sums(tables, run.params).values()}
-    solved = [total for total in found.sums.values() if tuple(total) in others]
+    found, me, truth = divide(run), run.clients[0], true_sums(tables, run.params)
+    asked = {j: me.names[me.rows.tolist().index(row)] for j, row in enumerate(me.placement.tolist()) if row >= 0}
+    right = [name for j, name in asked.items() if found.counts.get(j) == truth[str(name)][-1]]
+    solved = [name for name, total in truth.items() if total in found.sums.values()]
     if right or solved:
-        raise Objection(f"division gave {len(right)} counts of own entities, and the sums of {len(solved)} of others")
-    return len(placement)
+        raise Objection(f"division gave the counts of {sorted(map(str, right))}, and the sums of {solved}, not its own")
+    return run.session.query_count
 
 
 def true_sums(tables: Tables, params: Params) -> dict[str, list[int]]:
@@ -201,7 +210,7 @@ def _without_psi(self: Packing, psi: Elements, entropy: Entropy = os.urandom) ->
 CLAIMS: Final = (
     Claim(
         "paillier-division",
-        "A client that divides what it decrypts by its own answer finds no r, no count, and no sum of others' entities.",
+        "A client that divides what it decrypts by its own answer finds neither counts nor sums of others' entities.",
         "attack",
         division,
     ),

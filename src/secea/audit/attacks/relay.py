@@ -53,7 +53,9 @@ class Middleman:
 
     def _towards(self, honest: int, played: int) -> Channel:
         """What client `honest` takes for its channel with client `played`."""
-        return Channel.between(played, self.forged[played], self.keys[played], honest, self.run.clients[honest].wire.hello)
+        return Channel.between(
+            played, self.forged[played], self.keys[played], honest, self.run.clients[honest].wire.hello
+        )
 
     def __call__(self, hop: Hop) -> Iterable[Hop]:
         """Open and seal anew what clients send each other."""
@@ -141,7 +143,7 @@ def denominator(mean: NDArray[np.float64], fraction_bits: int, most: int) -> int
 
 
 def two_sets() -> int:
-    """Tell clients 1 to 3 that all seven contribute, and 4 to 6 that client 0 does not; give client 5 the others' result.
+    """Tell clients 1 to 3 that all seven contribute, and 4 to 6 that 0 does not; give client 5 the result of 1 to 3.
 
     Clients 5 and 6 then hold the sums of x with and without client 0, from one and the same round.
     """
@@ -184,12 +186,11 @@ def two_sets() -> int:
 
 
 def replays() -> int:
-    """Before each message of a second round, offer its receiver all messages that it took in the first one."""
+    """Before each message of a second round, offer its receiver all messages that it took before."""
     tried = 0
     for retrieval in ("reciprocal", "paillier"):
-        run = Recorded(SETS, retrieval=retrieval, dim=DIM).setup()
-        run.hops.clear()
-        run.round(random_tables(SETS, DIM, np.random.default_rng(6)))
+        run = Recorded(SETS[:3], retrieval=retrieval, dim=DIM).setup()
+        run.round(random_tables(SETS[:3], DIM, np.random.default_rng(6)))
         old = list(run.hops)
 
         def first_the_old(hop: Hop) -> Iterable[Hop]:
@@ -202,10 +203,10 @@ def replays() -> int:
                     except ProtocolError:
                         continue
                     kind = past.header.kind.name.lower()
-                    raise Objection(f"{retrieval}: the {kind} of an earlier round was taken again")  # noqa: B023
+                    raise Objection(f"{retrieval}: an old {kind} was taken again")  # noqa: B023
             return [hop]
 
-        run.round(random_tables(SETS, DIM, np.random.default_rng(7)), first_the_old)
+        run.round(random_tables(SETS[:3], DIM, np.random.default_rng(7)), first_the_old)
     return tried
 
 
@@ -213,7 +214,7 @@ def replays() -> int:
 
 
 def traffic(owned: int, retrieval: str) -> list[tuple[int, int, str, int]]:
-    """What the network shows of a set-up and a round in which client 1 has so many entities: who, to whom, what, size."""
+    """What the network shows of a set-up and a round if client 1 has so many entities: who, to whom, what, size."""
     sets = [set("abcdef"), set("abcdef"[:owned]), set("af")]
     while True:  # a stalled union or a failed placement shows as a retry: rare, and documented
         run, seen = Recorded(sets, retrieval=retrieval, dim=DIM), []
@@ -236,8 +237,8 @@ def counting() -> int:
     """Compare the traffic for every number of entities that client 1 can have."""
     for retrieval in ("reciprocal", "paillier"):
         shown = [traffic(owned, retrieval) for owned in range(1, 7)]
-        if kinds := len({tuple(seen) for seen in shown}) - 1:
-            raise Objection(f"{retrieval}: sizes and numbers of messages tell {kinds + 1} numbers of entities apart")
+        if (different := len({tuple(seen) for seen in shown})) > 1:
+            raise Objection(f"{retrieval}: six numbers of entities show as {different} different sequences of messages")
     return 12
 
 
@@ -282,11 +283,11 @@ CLAIMS: Final = (
     ),
     Claim(
         "two-contributor-sets",
-        "A server that announces two sets of contributors in one round gets no client to take a result for the other set.",
+        "A server that announces two sets of contributors in one round gets no client to take the other set's result.",
         "attack",
         two_sets,
     ),
-    Claim("replays", "No share, announcement, answer or mean of an earlier round is taken again.", "attack", replays),
+    Claim("replays", "No message of the set-up or of an earlier round is taken again.", "attack", replays),
     Claim(
         "counting-messages",
         "Numbers and sizes of messages are the same however many entities a client has.",
