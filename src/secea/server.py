@@ -41,6 +41,7 @@ from secea.messages import (
     DIGEST_BYTES,
     HEADER_BYTES,
     NO_CONTEXT,
+    SALT_BYTES,
     TAG_BYTES,
     Announcement,
     Buffer,
@@ -531,6 +532,8 @@ class Server:
         session, chunk = self.session, self.masked
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         n, within = self._client_of(chunk), chunk % layout.section_chunks
+        if within == 0:
+            self._relabel_means()
         if self._masker is None or self._masker[0] != n:
             sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
             ahead = self._prepared[1].get(n) if self._prepared[0] == self.mean_stage.seed else None
@@ -544,6 +547,11 @@ class Server:
         answered = session.answered_to_bytes(tuple(sorted(answers)))
         self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs, body])))
         self.masked += 1
+
+    def _relabel_means(self) -> None:
+        """A new salt for one client's means: they depend on who answered, and that may differ after a rollback."""
+        assert self.mean_stage is not None
+        self.mean_stage = replace(self.mean_stage, salt=self.wire.entropy(SALT_BYTES))
 
     def _close_answers(self) -> None:
         """No more answers come: what has enough of them becomes means."""

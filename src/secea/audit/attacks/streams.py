@@ -20,10 +20,10 @@ from secea.endpoint import Endpoint, Opened, Stage
 from secea.errors import ProtocolError
 from secea.field import RING61, Residues
 from secea.keys import Channel, digest, expand
-from secea.messages import Kind
+from secea.messages import HEADER_BYTES, Kind
 from secea.randomness import KeyStream
 from secea.retrieval import reciprocal
-from secea.server import Phase
+from secea.server import Phase, Server
 from secea.table import Name
 
 SETS: Final = ({"a"}, {"a", "b", "c"}, {"c", "d", "e", "f"}, {"b", "f"})
@@ -130,6 +130,29 @@ def another_table() -> int:
     return 1
 
 
+def other_means() -> int:
+    """The server is put back to before the answers; this time one client does not answer. The network saw both means.
+
+    It knows who answered, so it knows the first bytes; under one key the ciphertexts differ in them as the texts do.
+    """
+    sets = (*SETS, {"a"})
+    run = Recorded(sets, dim=DIM, dropouts=2).setup()
+    run.begin(random_tables(sets, DIM, np.random.default_rng(4)))
+    saved, seen = run.until(Phase.ANSWER).server.save(), []
+    for answering in (range(5), range(4)):
+        server = run.fork(saved)
+        for n in answering:
+            for hop in run.sending(n):
+                server.receive(n, hop.message)
+        server.close()
+        seen.append({n: bytes(messages[0]) for n, messages in server.drain().items()})
+    differ = run.session.answered_to_bytes((4,))[0]
+    shown = [n for n in range(5) if seen[0][n][HEADER_BYTES] ^ seen[1][n][HEADER_BYTES] == differ]
+    if len(shown) == 5:  # by chance 256 ** -5
+        raise Objection("two different means were sealed under one key: the network sees in what they differ")
+    return 5
+
+
 def old_snapshot() -> int:
     """One client alone is put back to before the last round, and goes on: the others must not take what it sends."""
     run = Recorded(SETS, dim=DIM).setup()
@@ -206,6 +229,12 @@ CLAIMS: Final = (
         another_table,
     ),
     Claim(
+        "means-after-a-rollback",
+        "Nobody on the network sees in what two means differ that a server made which was put back to an old state.",
+        "attack",
+        other_means,
+    ),
+    Claim(
         "rollback-of-one",
         "What a client sends that was restored from an old snapshot is refused by the others.",
         "attack",
@@ -237,6 +266,12 @@ MUTANTS: Final = (
         "Other entities take effect at once instead of in the next epoch.",
         lambda: patch.object(Client, "update", _at_once),
         ("tables-after-an-update",),
+    ),
+    Mutant(
+        "means-under-one-label",
+        "A server that was put back seals its means under the label that it drew before.",
+        lambda: patch.object(Server, "_relabel_means", lambda _: None),
+        ("means-after-a-rollback",),
     ),
     Mutant(
         "stages-unnumbered",
