@@ -47,6 +47,11 @@ def test_exact_means_of_the_paillier_form_show_their_counts(kind: counts.Grid) -
     assert counts.limit_of_exact_means(kind) >= 0.75
 
 
+@pytest.mark.parametrize("kind", counts.GRIDS[:3], ids=lambda kind: kind.name)
+def test_tables_too_small_to_find_their_grid_show_counts(kind: counts.Grid) -> None:
+    assert counts.limit_of_small_tables(kind) >= 0.9
+
+
 @pytest.mark.parametrize("retrieval", ["reciprocal", "paillier"])
 def test_a_bribed_client_and_the_server_learn_counts_and_sums_but_no_single_embedding(retrieval: str) -> None:
     spoils = bribe.bribed(retrieval)

@@ -7,7 +7,6 @@ independent masks. Each test objects where its tail is below `tails.FALSE_ALARM`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Final
@@ -21,14 +20,14 @@ from secea import union
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.attacks.paillier import DIM as PAILLIER_DIM
 from secea.audit.attacks.paillier import SETS as PAILLIER_SETS
-from secea.audit.attacks.paillier import slots
+from secea.audit.attacks.paillier import slots, without_p_times_r
 from secea.audit.records import Recorded, exact_integers, random_tables, read_integers
 from secea.audit.tails import FALSE_ALARM, chi_square_tail, kolmogorov_tail
 from secea.client import Client
 from secea.field import RING61, Residues, Ring
 from secea.messages import DIGEST_BYTES, Kind, Layout
-from secea.paillier import Elements, Packing
-from secea.randomness import Entropy, KeyStream
+from secea.paillier import Packing
+from secea.randomness import KeyStream
 from secea.retrieval import reciprocal
 from secea.retrieval.paillier import Paillier, private_key
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
@@ -118,8 +117,8 @@ def drowned() -> int:
         remainders = []
         for owners in (2, 5):
             names = {f"{e}" for e in range(ENTITIES)}
-            run = Recorded([names] * owners + [{"other"}] * (CLIENTS + 1 - owners), dim=DIM).setup()
-            tables = [dict.fromkeys(own, h) for own in ([names] * owners + [{"other"}] * (CLIENTS + 1 - owners))]
+            sets = [names] * owners + [{"other"}] * (CLIENTS + 1 - owners)
+            run, tables = Recorded(sets, dim=DIM).setup(), [dict.fromkeys(own, h) for own in sets]
             form = run.session.form
             assert isinstance(form, Reciprocal)
             read = exact_integers(form.ring, read_integers(run, tables)).reshape(-1)
@@ -147,15 +146,15 @@ def decrypted() -> int:
     body = run.opened(mean)[run.session.answered_bytes + len(PAILLIER_SETS) * DIGEST_BYTES :]
     ciphertexts = key.public.ciphertexts_from_bytes(body, len(body) // key.public.ciphertext_bytes)
     Y = np.array(slots(form.packing, key.decrypt(ciphertexts), form.block_length), object).reshape(-1)
-    p = form.packing.p
-    return law("decrypted quotients", ((Y // p) / (p << form.packing.sigma)).astype(np.float64).clip(0, 1)) + law(
-        "decrypted remainders", ((Y % p) / p).astype(np.float64)
-    )
+    p, first = form.packing.p, Y.size // len(PAILLIER_SETS)  # remainders of several clients are tied by the result
+    quotients = ((Y // p) / (p << form.packing.sigma)).astype(np.float64).clip(0, 1)
+    remainders = ((Y[:first] % p) / p).astype(np.float64)
+    return law("decrypted quotients", quotients) + law("decrypted remainders", remainders)
 
 
 # ------------------------------------------------------------------------------------------------------------ mutants
 
-_elements, _packed_noise = KeyStream.elements, Packing.noise
+_elements, _noise = KeyStream.elements, _Drowner._noise
 
 
 def _half(self: KeyStream, ring: Ring, *shape: int) -> Residues:
@@ -195,9 +194,6 @@ def _without_share_noise() -> AbstractContextManager[object]:
     return stack
 
 
-_noise = _Drowner._noise
-
-
 def _narrow(self: _Drowner, chunk: int, *shape: int) -> Residues:
     """Noise from an eighth of its range, in the middle of it."""
     form, ring = self._form, self._form.ring
@@ -210,10 +206,6 @@ def _narrow(self: _Drowner, chunk: int, *shape: int) -> Residues:
 
 def _masked_by_nothing(table: Residues, me: int, streams: Any, ring: Ring = RING61) -> Residues:
     return table
-
-
-def _slots_without_multiples(self: Packing, psi: Elements, entropy: Entropy = os.urandom) -> list[Any]:
-    return self.pack(psi)
 
 
 CLAIMS: Final = (
@@ -283,7 +275,7 @@ MUTANTS: Final = (
     Mutant(
         "slots-without-multiples-of-p",
         "The server adds psi alone to a slot.",
-        lambda: patch.object(Packing, "noise", _slots_without_multiples),
+        lambda: patch.object(Packing, "noise", without_p_times_r),
         ("decrypted-integers",),
     ),
 )

@@ -223,7 +223,7 @@ def search_in_many_rounds() -> int:
     return len(GRIDS) * TRIALS
 
 
-# ------------------------------------------------------------------------------------------------- a documented limit
+# ------------------------------------------------------------------------------------------------- documented limits
 
 
 def limit_of_exact_means(kind: Grid, entities: int = 20) -> float:
@@ -235,6 +235,23 @@ def limit_of_exact_means(kind: Grid, entities: int = 20) -> float:
     own = np.rint(made.rows[0][order] / finest) * finest
     found = guesses(means, own, sorted({max(step, finest) for step in kind.steps}), 0.0, 0.0)
     return float((found == made.counts[order]).mean())
+
+
+def limit_of_small_tables(kind: Grid, tables: int = 200) -> float:
+    """Tables of one entity each have too few numbers to find their grid: the rate at which the search finds counts."""
+    made = world(kind, tables)
+    params = Params(CLIENTS, dim=DIM, precision=kind.precision, max_entities=1, max_union=1)
+    form, keys = Reciprocal(params, 3), [os.urandom(32) for _ in range(CLIENTS)]
+    means, own = np.zeros((2, tables, DIM))
+    noise = params.resolution * (np.random.default_rng(SEED).random((tables, DIM)) - 0.5)  # as much as the server's
+    for e, owners in enumerate(made.owners):
+        for n in owners:
+            row = form.rows(made.rows[n][[e]].astype(kind.dtype), grid.entities([f"{e}"], keys[n]), keys[n])
+            shared = form.ring.join(np.ascontiguousarray(row[:, :, :DIM]), math.ldexp(1.0, -form.f))[0]
+            means[e] += shared / len(owners)
+            own[e] = own[e] if n else shared
+    found = guesses(means + noise, own, kind.steps, *deviations(params, 1)[0])
+    return float((found == made.counts).mean())
 
 
 # ------------------------------------------------------------------------------------------------------------ mutants

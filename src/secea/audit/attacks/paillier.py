@@ -196,7 +196,8 @@ def logarithms() -> int:
     return len(packed)
 
 
-def _without_p_times_r(self: Packing, psi: Elements, entropy: Entropy = os.urandom) -> list[mpz]:
+def without_p_times_r(self: Packing, psi: Elements, entropy: Entropy = os.urandom) -> list[mpz]:
+    """A slot's noise as the paper has it."""
     return self.pack(psi)
 
 
@@ -226,7 +227,7 @@ MUTANTS: Final = (
     Mutant(
         "no-p-times-r-in-slots",
         "The server adds psi alone to a slot, and no multiple of p.",
-        lambda: patch.object(Packing, "noise", _without_p_times_r),
+        lambda: patch.object(Packing, "noise", without_p_times_r),
         ("paillier-division",),
     ),
     Mutant(

@@ -192,7 +192,8 @@ def _at_once(self: Client, names: Iterable[Name]) -> None:
     self.names = tuple(names)
 
 
-def _unnumbered(self: Endpoint, opened: Opened) -> None:
+def unnumbered(self: Endpoint, opened: Opened) -> None:
+    """Count a message, and forget its stage's number."""
     _take(self, opened)
     self.heard[opened.header.sender] = 0
 
@@ -276,7 +277,7 @@ MUTANTS: Final = (
     Mutant(
         "stages-unnumbered",
         "Receivers do not look at the numbers of stages.",
-        lambda: patch.object(Endpoint, "take", _unnumbered),
+        lambda: patch.object(Endpoint, "take", unnumbered),
         ("rollback-of-one",),
     ),
 )
