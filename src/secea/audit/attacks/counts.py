@@ -116,10 +116,12 @@ def guesses(means: Floats, own: Floats, steps: Sequence[float], noise: float, fi
     scores = np.zeros((CLIENTS - 1, len(means)))
     for score, c in zip(scores, range(2, CLIENTS + 1), strict=True):
         for step in steps:
+            spread = max(1e-3, math.hypot(c * noise / step, math.sqrt(c - 1) * fill))
+            if spread > 0.5:
+                continue  # flat to within 2 %
             off = (c * means - own) / step
             off -= np.rint(off)
-            spread = max(1e-3, math.hypot(c * noise / step, math.sqrt(c - 1) * fill))
-            density = sum(np.exp(-((off + k) ** 2) / (2 * spread**2)) for k in range(-4, 5))
+            density = sum(np.exp(-((off + k) ** 2) / (2 * spread**2)) for k in (-1, 0, 1))
             score += np.log(0.1 + 0.9 * density / (spread * math.sqrt(2 * math.pi))).sum(axis=1)
     likeliest: NDArray[np.int64] = 2 + np.argmax(scores, axis=0)
     return likeliest
@@ -160,11 +162,11 @@ def read_by(client: Client) -> tuple[Floats, list[int]]:
     return client.means, [int(str(name)) for name in client.names]
 
 
-def own_inputs(made: World, kind: Grid, form: Reciprocal, key: bytes, n: int = 0) -> Residues:
-    """Client n: what it shares, [P, own, d]."""
+def sharing(made: World, kind: Grid, form: Reciprocal, key: bytes, n: int = 0) -> Callable[[], Residues]:
+    """Client n: what it shares in a round, [P, own, d]."""
     owned = made.owned(n)
-    entity = grid.entities([f"{e}" for e in owned], key)
-    return form.rows(made.rows[n][owned].astype(kind.dtype), entity, key)[:, :, :DIM]
+    matrix, entity = made.rows[n][owned].astype(kind.dtype), grid.entities([f"{e}" for e in owned], key)
+    return lambda: np.ascontiguousarray(form.rows(matrix, entity, key)[:, :, :DIM])
 
 
 def search_in_one_round() -> int:
@@ -176,7 +178,7 @@ def search_in_one_round() -> int:
         means, order = read_by(run.clients[0])
         form, truth = run.session.form, made.counts[order]
         assert isinstance(form, Reciprocal)
-        own = own_inputs(made, kind, form, expand(run.identities[0].secret, "fill"))[:, order]
+        own = sharing(made, kind, form, expand(run.identities[0].secret, "fill"))()[:, order]
         inputs = form.ring.join(np.ascontiguousarray(own), math.ldexp(1.0, -form.f))
         for noise, fill in deviations(run.params, 1):
             found = guesses(means, inputs, kind.steps, noise, fill)
@@ -196,17 +198,18 @@ def averaged(kind: Grid, entities: int = TRIALS, rounds: int = ROUNDS) -> tuple[
     made = world(kind, entities)
     params = Params(CLIENTS, dim=DIM, precision=kind.precision, max_entities=entities, max_union=entities)
     form = Reciprocal(params, entities)
-    ring, keys = form.ring, [os.urandom(32) for _ in range(CLIENTS)]
+    ring, owned = form.ring, [made.owned(n) for n in range(CLIENTS)]
+    shared = [sharing(made, kind, form, os.urandom(32), n) for n in range(CLIENTS)]
     weights = ring.constant([[params.C // c] * DIM for c in made.counts])
     middle = np.broadcast_to(ring.constant((1 << form.noise_bits) // 2).reshape(-1, 1, 1), weights.shape)
     means, own = np.zeros((2, entities, DIM))
     for _ in range(rounds):
         sums = ring.zeros(entities, DIM)
         for n in range(CLIENTS):
-            rows, owned = own_inputs(made, kind, form, keys[n], n), made.owned(n)
+            rows = shared[n]()
             if n == 0:
-                own += ring.join(np.ascontiguousarray(rows), math.ldexp(1.0, -form.f)) / rounds
-            sums[:, owned] = ring.add(np.ascontiguousarray(sums[:, owned]), np.ascontiguousarray(rows))
+                own += ring.join(rows, math.ldexp(1.0, -form.f)) / rounds
+            sums[:, owned[n]] = ring.add(np.ascontiguousarray(sums[:, owned[n]]), rows)
         noise = _Drowner(form, KeyStream(os.urandom(32)))._noise(0, entities, DIM)
         drowned = ring.subtract(ring.add(ring.multiply(weights, sums), noise), np.ascontiguousarray(middle))
         means += ring.join(drowned, math.ldexp(1.0, -form.f) / params.C) / rounds
