@@ -59,6 +59,7 @@ def test_a_bribed_client_and_the_server_learn_counts_and_sums_but_no_single_embe
     assert spoils.counts == {query: truth[query] for query in spoils.counts}
     assert {n for n, _ in spoils.counts} == ({0, 1, 2, 3} if retrieval == "reciprocal" else {0})
     assert spoils.sums.keys() <= set(range(6)) - set(spoils.run.clients[0].rows.tolist())
+    assert spoils.sums, "now and then two entities share all their buckets; not all of them"
     for row, found in spoils.sums.items():
         assert np.abs(found - sums[row]).max() < 4 * spoils.run.params.resolution
         shared = [table[name] for table in spoils.tables[1:] for name in table]  # all but "a" and "b" have two owners
