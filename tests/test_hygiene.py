@@ -96,8 +96,10 @@ def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
     yield from mentioned(tree, r"(os\.)?(urandom|getrandom)|secrets\.\w+|(random\.)?SystemRandom")
 
 
-ENTROPY: Final = {"client.py", "server.py", "keys.py", "paillier.py", "engines/local.py", "demo.py", "oracle.py"}
-"""Modules that name the default source; the first five only as the default of an argument."""
+ENTROPY: Final = {
+    "client.py", "server.py", "keys.py", "paillier.py", "engines/local.py", "engines/store.py", "demo.py", "oracle.py",
+}  # fmt: skip
+"""Modules that name the default source; all but the last two only as the default of an argument."""
 
 
 def beside_defaults(tree: ast.Module) -> Iterator[ast.AST]:

@@ -69,7 +69,7 @@ from secea.session import Session, label_of, members_context, step_context, unio
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
 from secea.table import Name, Table, TableLike, as_table, canonical_names
 
-_SNAPSHOT: Final = "secea client 1"
+_SNAPSHOT: Final = "secea client 2"
 
 
 class Phase(StrEnum):
@@ -152,7 +152,7 @@ class Client:
         self.failure = ""
         self.faults: list[ProtocolError] = []
         """What others did wrong in this round, and could be mended."""
-        self.stale = False  # the names changed, and no epoch was set up with them yet
+        self.coming: tuple[Name, ...] | None = None  # other names, from the next epoch on
         self.next_seed = b""
         self._prepared: tuple[bytes, dict[int, Answerer]] = (b"", {})  # what was made ahead from a seed
         self._reader: Reader | None = None
@@ -218,9 +218,14 @@ class Client:
             self._rest()
 
     @property
+    def next_names(self) -> tuple[Name, ...]:
+        """The names of its entities from the next epoch on."""
+        return self.names if self.coming is None else self.coming
+
+    @property
     def settled(self) -> bool:
         """Whether this client has finished the set-up of its epoch, with the entities that it has now."""
-        return self.phase not in (Phase.GREETING, Phase.SECRET, Phase.TABLE, Phase.QUERY) and not self.stale
+        return self.phase not in (Phase.GREETING, Phase.SECRET, Phase.TABLE, Phase.QUERY) and self.coming is None
 
     @property
     def stored_bytes(self) -> int:
@@ -231,9 +236,9 @@ class Client:
 
     def update(self, names: Iterable[object]) -> None:
         """Other entities from the next epoch on; until it is set up, this client takes part in no round."""
-        self.names = bounded_names(self.session, self.number, names)
+        # What goes on keeps the names that it began with: a table that is sent again is the same table.
+        self.coming = bounded_names(self.session, self.number, names)
         self._leave_round()
-        self._given, self.stale = None, True
 
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
@@ -254,8 +259,8 @@ class Client:
 
         A round that was not finished is given up.
         """
-        if self.phase not in (Phase.READY, Phase.SHARE, Phase.ANSWER) or self.stale:
-            reason = "its entities changed" if self.stale else f"it is in the phase '{self.phase}'"
+        if self.phase not in (Phase.READY, Phase.SHARE, Phase.ANSWER) or self.coming is not None:
+            reason = "its entities changed" if self.coming is not None else f"it is in the phase '{self.phase}'"
             raise FederationError(f"{party(self.number)} cannot begin a round: {reason}")
         number = self.round + 1 if round is None else round
         if number <= self.round:
@@ -495,7 +500,9 @@ class Client:
             raise FaultyPeer(SERVER, "announces another incarnation of ours")
         self._leave_round()
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
-        self.epoch, self.attempt, self.weights, self.stale = header.epoch, header.attempt, 0, False
+        self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
+        if self.coming is not None:
+            self.names, self.coming = self.coming, None
         self.context = members_context(self.epoch, self.attempt, announcement)
         self.phase, self.pending, self.members = Phase.GREETING, (), members
         known = {n for n, hello in self.wire.peers.items() if members.get(n) == hello.incarnation}
@@ -872,7 +879,7 @@ class Client:
         "context", "union_context", "query_context", "base_context",
         "members", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
         "queries", "indicators", "contributors", "resharers", "reciprocals", "weighted", "values", "sums", "means",
-        "failure", "stale",
+        "failure", "coming",
     )  # fmt: skip
 
     def save(self) -> bytes:

@@ -44,6 +44,7 @@ from secea.messages import (
     HEADER_BYTES,
     NO_CONTEXT,
     NO_PLACEMENT,
+    SALT_BYTES,
     TAG_BYTES,
     Announcement,
     Buffer,
@@ -573,6 +574,8 @@ class Server:
         session, chunk = self.session, self.masked
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         n, within = self._client_of(chunk), chunk % layout.section_chunks
+        if within == 0:
+            self._relabel_means()
         if self._masker is None or self._masker[0] != n:
             sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
             is_ahead = hmac.compare_digest(self._prepared[0], self.mean_stage.seed)
@@ -588,6 +591,11 @@ class Server:
         answered = session.answered_to_bytes(tuple(clients))
         self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs, *parts])))
         self.masked += 1
+
+    def _relabel_means(self) -> None:
+        """A new salt for one client's means: they depend on who answered, and that may differ after a rollback."""
+        assert self.mean_stage is not None
+        self.mean_stage = replace(self.mean_stage, salt=self.wire.entropy(SALT_BYTES))
 
     def _close_answers(self) -> None:
         """No more answers come: what has enough of them becomes means."""

@@ -110,9 +110,9 @@ class Host:
         """Train on new means, and contribute the new table; without new means, the last one once more."""
         client = self.client
         names = canonical_names(self._participant.names())
-        if set(names) != set(client.names):
+        if set(names) != set(client.next_names):
             client.update(names)
-        if client.stale or client.round >= round:
+        if not client.settled or client.round >= round:
             return
         if self._table is None or client.means is not None or set(self._table.names) != set(names):
             trained = self._participant.train(self.means(), round)

@@ -148,7 +148,7 @@ class Federation:
         new = canonical_names(names)
         with self._alone():
             self._present, self._losses = {*self._clients, client} - set(absent), _losses(vanish)
-            before = self._clients[client].names if client in self._clients else None
+            before = self._clients[client].next_names if client in self._clients else None
             if client in self._clients:
                 self._clients[client].update(new)
             else:
@@ -180,7 +180,7 @@ class Federation:
 
     def _names(self) -> dict[int, tuple[Name, ...]]:
         _ = self.server  # or there was no set-up
-        return {n: client.names for n, client in self._clients.items()}
+        return {n: client.next_names for n, client in self._clients.items()}
 
     def _regroup(self, stay: Sequence[int | None], names: dict[int, tuple[Name, ...]]) -> None:
         """A session of these clients in this order (None: a new one). Identities and Paillier keys are kept."""

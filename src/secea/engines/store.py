@@ -25,9 +25,7 @@ _PART_BYTES: Final = 1 << 24
 class Store:
     """Named pieces of state in a directory, sealed under a key that comes from the party's identity."""
 
-    def __init__(
-        self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom
-    ) -> None:
+    def __init__(self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom) -> None:
         self.folder, self._entropy = Path(folder), entropy
         self._cipher = AESGCM(expand(identity.secret, "storage"))
         self._session = session
