@@ -228,6 +228,12 @@ class Client:
         return self.phase not in (Phase.GREETING, Phase.SECRET, Phase.TABLE, Phase.QUERY) and self.coming is None
 
     @property
+    def usable_weights(self) -> int:
+        """The number of the weights that this client can answer with; 0 while it has none."""
+        making = self.phase in (Phase.OPENING, Phase.RESHARE)
+        return 0 if making or self.weighted is None else self.weights
+
+    @property
     def stored_bytes(self) -> int:
         """The bytes of what this client keeps from round to round."""
         kept = [self.tags, self.rows, self.placement, *self.queries.values(), *self.indicators.values(), self.weighted]

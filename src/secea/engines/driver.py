@@ -53,6 +53,7 @@ class Driver:
         self.failures: dict[int, str] = {}
         """Why each of the others does not: what was heard of it last."""
         self._outside: set[int] = set()  # who answers, and has no part in this epoch
+        self._behind: set[int] = set()  # who answers, and has not the weights of the others
 
     @property
     def _everyone(self) -> set[int]:
@@ -98,14 +99,15 @@ class Driver:
         if self._outside or not self.present <= set(self.server.query_members):
             self._new_epoch()
         self._until_ready()
-        if self.server.session.form.weighted and self.present != set(self.server.contributors):
+        while self.server.session.form.weighted and (self._behind or self.present != set(self.server.contributors)):
+            self._behind = set()
             self.server.begin_weights(self.present)
             self._keep()
             self._until_ready()
 
     def _new_epoch(self) -> None:
         """Everything is set up anew, for all who reply."""
-        self._outside = set()
+        self._outside, self._behind = set(), set()
         self.server.begin_epoch(self.present)
         self._keep()
         self._until_ready()
@@ -175,10 +177,13 @@ class Driver:
         self.failures.pop(n, None)
         if settled and (reply.epoch, reply.attempt) != (self.server.epoch, self.server.attempt):
             self._outside.add(n)
+        elif settled and reply.weights != self.server.weights:
+            self._behind.add(n)
 
     def _lose(self, n: int, reason: str) -> None:
         self.present.discard(n)
         self._outside.discard(n)
+        self._behind.discard(n)
         self.failures[n] = reason
         self._log.noted("lost", client=party(n), why=reason)
 

@@ -129,4 +129,4 @@ class Host:
     def _reply(self, messages: list[Buffer], fault: str = "") -> Reply:
         client = self.client
         epoch = client.epoch if client.settled else 0
-        return Reply(epoch, client.attempt, client.wire.hello.incarnation, messages, fault)
+        return Reply(epoch, client.attempt, client.usable_weights, messages, fault)
