@@ -214,7 +214,9 @@ def test_up_to_x_wrong_answers_never_have_syndromes_of_0_whatever_they_agree_on(
             assert syndromes(code, clients, given)[0].any(axis=0).all()
 
 
-def decodings(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> tuple[Residues, tuple[int, ...]] | None:
+def decodings(
+    code: Code, clients: Sequence[int], answers: Sequence[Residues]
+) -> tuple[Residues, tuple[int, ...]] | None:
     try:
         return decode(code, clients, answers)
     except ContradictionError:
