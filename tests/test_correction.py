@@ -273,7 +273,7 @@ def test_limit_more_than_x_wrong_answers_can_be_another_polynomial_altogether() 
     assert not np.array_equal(found, decode(code, clients, right)[0])
 
 
-# ------------------------------------------------------------------------------------------------ the nearest polynomial
+# ----------------------------------------------------------------------------------------------- the nearest polynomial
 
 
 def nearest(p: int, points: Sequence[int], word: Sequence[int], need: int) -> tuple[int, ...]:
