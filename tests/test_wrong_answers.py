@@ -26,6 +26,7 @@ from secea.params import Params
 from secea.retrieval import Answerer
 from secea.retrieval.reciprocal import _Drowner
 from secea.server import Phase
+from secea.sharing import Deal, ones_at
 from secea.table import Name
 from views import Coins, Core, Elements, Label, Law, World, affine, any_differ, flat, law_of
 
@@ -846,3 +847,89 @@ def test_limit_a_client_that_deals_a_wrong_share_makes_its_receiver_a_suspect(re
     for n, client in parties.clients.items():
         (fault,) = client.faults
         assert fault.suspects == ((SERVER,) if n == receivers[0] else (receivers[0], SERVER))
+
+
+def test_limit_a_client_that_deals_a_wrong_indicator_makes_its_receiver_a_suspect_of_the_server() -> None:
+    parties, receivers = Parties(SETS[:5], dropouts=2), list[int]()
+
+    def one(section: int, v: int, share: Residues) -> Residues:
+        receivers.append(v)
+        return np.full_like(share, int(v == receivers[0]))
+
+    parties.setup(redealt(parties, Kind.INDICATOR, 0, one))
+    assert [fault.suspects for fault in parties.server.faults] == [(receivers[0],)]
+    parties.goes_on()
+
+
+def test_limit_wrong_re_sharing_makes_wrong_weights_that_no_extra_answer_notices() -> None:
+    """Exactly `need` clients re-share. What they share is a polynomial of the right degree, whatever it is.
+
+    Client 1 adds 1 to the weighted queries of client 0 where they are not 0 (it must guess where): C/c becomes C/c + 1,
+    and the mean m becomes m * (1 + c/C).
+    """
+    parties = Parties(SETS[:5], dropouts=1)
+    assert parties.params.N - parties.params.need == 2
+    parties.until(Phase.RESHARE)
+    asker, liar = parties.clients[0], parties.clients[1]
+    right, wanted = liar._products, asker.shape.wanted(asker.placement)
+
+    def wrong(section: int, span: slice) -> Residues:
+        products, ring = right(section, span), parties.session.ring
+        if section == 0:
+            error = np.zeros_like(products)
+            error[:, :, wanted] = 1
+            products = ring.add(products, error)
+        return products
+
+    liar._products = wrong  # type: ignore[method-assign]
+    parties.setup()
+    tables = [{name: row / 2 for name, row in table.items()} for table in parties.tables()]
+    parties.round(tables)
+    assert asker.means is not None
+    assert asker.faults == []
+    for name, mean in zip(asker.names, asker.means, strict=True):
+        count = sum(name in names for names in SETS[:5])
+        moved = true_means(tables)[name] * (1 + count / parties.params.C)
+        assert np.abs(mean - moved).max() <= parties.params.resolution
+
+
+def test_limit_without_any_syndrome_a_client_that_marks_a_query_as_a_dummy_too_reads_the_count() -> None:
+    """The count behind such a query is c + 1: S/c and S/(c+1) show c. Against counts too there is but the model."""
+    parties = Parties(SETS[:3])
+    assert parties.params.need == parties.params.N
+    tables = parties.tables()
+    parties.setup()
+    parties.round(tables)
+    client = parties.clients[0]
+    assert client.means is not None
+    before = dict(zip(client.names, client.means, strict=True))
+    deal = client._deal
+
+    def both_at_once(stage: Any) -> Any:
+        dealt = deal(stage)
+        if stage.kind is not Kind.QUERY:
+            return dealt
+        marks = client.shape.positions + np.arange(client.shape.count)
+        ones = np.concatenate([client.shape.wanted(client.placement), marks])
+        span = dealt.layout.span
+        return Deal(dealt.layout, 1, lambda chunk: ones_at(client.session.code, ones, span(chunk)))
+
+    client._deal = both_at_once  # type: ignore[method-assign]
+    parties.another_epoch()
+    parties.round(tables)
+    for name, mean in zip(client.names, client.means, strict=True):
+        count = sum(name in names for names in SETS[:3])
+        ratio = mean / before[name]  # c / (c + 1)
+        assert np.rint(ratio / (1 - ratio)).tolist() == [count] * 3
+
+
+def test_a_round_that_cannot_begin_reports_no_faults_of_the_round_before() -> None:
+    whole = federation("reciprocal", 5, 1, 1)
+    lie(whole.fed.clients[2], everything)
+    assert len(whole.round()) == 5
+    before = list(whole.fed.faults)
+    alone: list[Any] = [whole.tables()[0], None, None, None, None]
+    with pytest.raises(FederationError):
+        whole.fed.round(alone)
+    assert whole.fed.faults == before
+    whole.honest()

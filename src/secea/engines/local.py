@@ -223,6 +223,8 @@ class Federation:
             self._clients[n].checked(table)
         with self._alone():
             self._present, self._losses = set(given), losses
+            for client in self._clients.values():
+                client.faults = []  # those of earlier rounds were reported
             try:
                 while not self._try_round(given):  # someone was lost before its shares were in: again, without it
                     pass
