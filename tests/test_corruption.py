@@ -7,6 +7,7 @@ clients send and announces to each client what that client would believe. After 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from secea.client import Client
 from secea.client import Phase as ClientPhase
 from secea.errors import SERVER, FederationError, ProtocolError
 from secea.field import RING61
-from secea.messages import NO_CONTEXT, Announcement, Header, Kind, Step
+from secea.messages import HEADER_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 from secea.server import Phase
 from secea.session import label_of
 from secea.table import Name
@@ -378,6 +379,20 @@ def test_a_client_that_waits_for_nothing_says_so(retrieval: str) -> None:
     assert [client.overdue() for client in parties.clients.values()] == [None] * 3
 
 
+def test_a_client_that_is_taken_out_of_a_round_for_new_weights_blames_the_server() -> None:
+    parties = Parties()
+    parties.setup()
+    parties.begin(parties.tables())
+    parties.other_weights(EVERYONE[:3])
+    for client in parties.clients.values():
+        assert client.phase is ClientPhase.READY
+        overdue = client.overdue()
+        assert overdue is not None
+        assert overdue.suspects == (SERVER,)
+        assert "left us out of round 1" in overdue.fault
+    parties.goes_on()
+
+
 def test_whatever_a_client_does_not_send_to_the_server_ends_the_stage_without_it_and_the_next_round_works() -> None:
     """Its own overdue message is the server's: an honest server leaves it out, and it says so."""
     parties = five("paillier")
@@ -409,8 +424,7 @@ def test_two_clients_messages_to_one_receiver_cannot_stand_for_each_other(retrie
         header, place = hop.header, parties.place(hop)
         if hop.receiver != SERVER and header.sender != SERVER and "hello" not in place:
             other = next(v for v in EVERYONE if v not in (header.sender, hop.receiver))
-            named = Header(*(getattr(header, name) for name in Header.__slots__))
-            message = bytes(renamed(named, other).pack()) + hop.message[64:]
+            message = replace(header, sender=other).pack() + hop.message[HEADER_BYTES:]
             assert SERVER in parties.refused(Hop(SERVER, hop.receiver, message)).suspects
             tried.add(place)
         return [hop]
@@ -424,11 +438,6 @@ def test_two_clients_messages_to_one_receiver_cannot_stand_for_each_other(retrie
         for p in FROM_THE_SERVER[retrieval]
         if p.split()[0] in ("part", "query", "indicator", "reshare", "share") and "announ" not in p
     }
-
-
-def renamed(header: Header, sender: int) -> Header:
-    values = {name: getattr(header, name) for name in Header.__slots__}
-    return Header(**(values | {"sender": sender}))
 
 
 @both
@@ -481,16 +490,16 @@ def keep_tags(parties: Parties, kept: dict[int, bytes]) -> Callable[[Hop], Itera
 
 @both
 def test_a_union_that_the_server_serves_to_one_client_alone_comes_to_no_queries(retrieval: str) -> None:
-    """Client 0 gets a tag more than the others: its context is another, and nobody opens what it sends."""
+    """Client 0 gets a tag less than the others: its context is another, and nobody takes what it sends."""
     parties = five(retrieval)
     parties.until(Phase.TABLE)
 
-    def longer(hop: Hop) -> Iterable[Hop]:
+    def shorter(hop: Hop) -> Iterable[Hop]:
         tags = RING61.from_bytes(parties.opened(hop), len(parties.opened(hop)) // 8)[0]
-        strangers = np.setdiff1d(tags, np.concatenate([parties.clients[n]._own_tags() for n in (0,)]))
+        strangers = np.setdiff1d(tags, parties.clients[hop.receiver]._own_tags())
         return [parties.resealed(hop, bytes(RING61.to_bytes(np.setdiff1d(tags, strangers[:1])[None])))]
 
-    parties.exchange(at("tags to a client", parties, longer))
+    parties.exchange(at("tags to a client", parties, shorter))
     assert {client.phase for client in parties.clients.values()} == {ClientPhase.QUERY}
     sent = sent_by(parties)
     for n in EVERYONE:

@@ -187,25 +187,28 @@ class Client:
     def overdue(self) -> ProtocolError | None:
         """What this client waits for, where it should have come by now, and who may have failed to send it.
 
-        None in a client that waits for nothing but its own user.
+        Also a round that it began and that gave no means. None in a client that waits for nothing but its own user.
         """
-        ends = {Phase.SHARE: f"round {self.round}", Phase.ANSWER: f"round {self.round}"}
-        where = ends.get(self.phase, f"weights {self.weights}" if self.weights else f"epoch {self.epoch}")
+        where = f"epoch {self.epoch}"
+        if self.phase in (Phase.OPENING, Phase.RESHARE):
+            where = f"weights {self.weights}"
+        if self.phase in (Phase.SHARE, Phase.ANSWER):
+            where = f"round {self.round}"
         if self.phase is Phase.READY:
+            if self.round and self.means is None:
+                return FaultyPeer(SERVER, self.failure or f"left us out of round {self.round}")
             unweighted = self.session.form.weighted and self.weighted is None
-            fault = self.failure or ("did not have the weights made" if unweighted else "")
-            return FaultyPeer(SERVER, fault) if fault else None
+            return FaultyPeer(SERVER, f"did not have the weights of {where} made") if unweighted else None
         if self.phase in (Phase.TABLE, Phase.ANSWER):
             what = "tags" if self.phase is Phase.TABLE else "means"
             return FaultyPeer(SERVER, f"did not send all {what} of {where}")
-        if self.missing and self.members is not None and self.phase is not Phase.GREETING:
+        if self.missing and self.phase in (Phase.GREETING, Phase.OPENING):  # it has them: it announced, or makes them
+            what = "hellos" if self.phase is Phase.GREETING else "reciprocals"
+            return FaultyPeer(SERVER, f"did not send all {what} of {where}")
+        if self.missing:
             senders = sorted({n for _, n in self.missing})
-            return ProtocolError(
-                (SERVER, *senders), f"what was announced in the phase '{self.phase}' of {where} did not come"
-            )
-        if self.missing:  # the hellos that it announced, or the reciprocals
-            return FaultyPeer(SERVER, f"did not send all that is due in the phase '{self.phase}' of {where}")
-        return FaultyPeer(SERVER, f"did not announce who takes part after the phase '{self.phase}' of {where}")
+            return ProtocolError((SERVER, *senders), f"what is due in the phase '{self.phase}' of {where} did not come")
+        return FaultyPeer(SERVER, f"did not say who takes part after the phase '{self.phase}' of {where}")
 
     def abandon(self) -> None:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
