@@ -622,7 +622,10 @@ def decrypted_law(
     return law_of(p, found.offset, found.linear)
 
 
-PAILLIER = [Params(3, 1), Params(5, 1), Params(5, 1, collusion=2), Params(7, 1, collusion=2)]
+PAILLIER = [
+    Params(3, 1), Params(5, 1), Params(5, 1, collusion=2), Params(7, 1, collusion=2),
+    Params(4, 1), Params(5, 1, dropouts=2),  # with answers beyond `need`
+]  # fmt: skip
 every_paillier = pytest.mark.parametrize("params", PAILLIER, ids=lambda q: f"N={q.N},T={q.T},K={q.K}")
 
 

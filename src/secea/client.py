@@ -185,7 +185,7 @@ class Client:
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table, and within the range of an input."""
-        if self.means is None:
+        if self.means is None or self.phase is Phase.ANSWER:  # a part of them is no result
             raise FederationError(f"{party(self.number)} has no means: {self.failure or 'no round was finished'}")
         if table.names == self._given:
             back = np.empty_like(self._order)
@@ -196,17 +196,30 @@ class Client:
         return fixedpoint.clip(self.means[back].astype(table.dtype), self.session.params.max_abs)
 
     def overdue(self) -> ProtocolError | None:
-        """What this client still waits for in a round that should be over, and who may have failed to send it."""
-        if self.phase is Phase.SHARE and self.members is None:
-            return FaultyPeer(SERVER, f"did not announce the contributors of round {self.round}")
-        if self.phase is Phase.SHARE:
-            senders = [n for _, n in sorted(self.missing)]
-            return ProtocolError((SERVER, *senders), f"the shares of round {self.round} did not come")
-        if self.phase is Phase.ANSWER:
-            return FaultyPeer(SERVER, f"did not send all means of round {self.round}")
-        if self.means is None:
-            return FaultyPeer(SERVER, self.failure or f"left us out of round {self.round}")
-        return None
+        """What this client waits for, where it should have come by now, and who may have failed to send it.
+
+        Also a round that it began and that gave no means. None in a client that waits for nothing but its own user.
+        """
+        where = f"epoch {self.epoch}"
+        if self.phase in (Phase.OPENING, Phase.RESHARE):
+            where = f"weights {self.weights}"
+        if self.phase in (Phase.SHARE, Phase.ANSWER):
+            where = f"round {self.round}"
+        if self.phase is Phase.READY:
+            if self.round and self.means is None:
+                return FaultyPeer(SERVER, self.failure or f"left us out of round {self.round}")
+            unweighted = self.session.form.weighted and self.weighted is None
+            return FaultyPeer(SERVER, f"did not have the weights of {where} made") if unweighted else None
+        if self.phase in (Phase.TABLE, Phase.ANSWER):
+            what = "tags" if self.phase is Phase.TABLE else "means"
+            return FaultyPeer(SERVER, f"did not send all {what} of {where}")
+        if self.missing and self.phase in (Phase.GREETING, Phase.OPENING):  # it has them: it announced, or makes them
+            what = "hellos" if self.phase is Phase.GREETING else "reciprocals"
+            return FaultyPeer(SERVER, f"did not send all {what} of {where}")
+        if self.missing:
+            senders = sorted({n for _, n in self.missing})
+            return ProtocolError((SERVER, *senders), f"what is due in the phase '{self.phase}' of {where} did not come")
+        return FaultyPeer(SERVER, f"did not say who takes part after the phase '{self.phase}' of {where}")
 
     def abandon(self) -> None:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""

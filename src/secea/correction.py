@@ -1,8 +1,15 @@
 """Which of several answers are wrong: more answers than a polynomial needs make a Reed-Solomon word.
 
 `need` answers fix a polynomial; each answer beyond them that does not lie on it is an objection, its *syndrome*. With
-x syndromes, up to x wrong answers are noticed and up to x // 2 are found, whatever those who give them agree on.
-Syndromes say nothing about right answers: they are 0.
+x syndromes, whatever those who give wrong answers agree on:
+
+* up to x // 2 of them are found, and the data are those of the others;
+* up to (x + 1) // 2 of them never give wrong data or a wrong name: they are found, or refused;
+* up to x of them are noticed: a syndrome is not 0. But more than (x + 1) // 2 can look like x // 2 honest ones, who are
+  then named in their place, and move the data.
+
+Syndromes say nothing about right answers: they are 0. A wrong answer is one that does not fit the others: its client
+may have computed it from wrong shares that someone else dealt.
 """
 
 from __future__ import annotations

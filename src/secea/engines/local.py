@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -223,6 +223,8 @@ class Federation:
             self._clients[n].checked(table)
         with self._alone():
             self._present, self._losses = set(given), losses
+            for client in self._clients.values():
+                client.faults = []  # those of earlier rounds were reported
             try:
                 while not self._try_round(given):  # someone was lost before its shares were in: again, without it
                     pass
@@ -355,8 +357,15 @@ class Federation:
             self._distribute(self.server.drain(), stage)
 
     def _map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
-        """Clients side by side; one after the other where each of them uses all cores by itself."""
-        return map(work, items) if self.session.form.paillier_bytes else self._pool.map(work, items)
+        """Clients side by side; one after the other where each of them uses all cores by itself.
+
+        Where one fails, the others come to an end first: nobody works on when the error is out.
+        """
+        if self.session.form.paillier_bytes:
+            return map(work, items)
+        begun = [self._pool.submit(work, item) for item in items]
+        wait(begun)
+        return [each.result() for each in begun]
 
     @property
     def _at_once(self) -> int:
