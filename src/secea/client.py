@@ -811,12 +811,16 @@ class Client:
         return tuple(v for v in clients if v != self.number)
 
     def _blame(self, wrong: tuple[int, ...]) -> None:
-        """Keep in mind whose answers were wrong; the means are made without them. Ours can only the server spoil."""
+        """Keep in mind whose answers did not fit; the means are made without them. Ours can only the server spoil.
+
+        A client is not convicted by this: someone may have dealt it a wrong share.
+        """
         for v in wrong:
             who = SERVER if v == self.number else v
             if all(fault.suspects[0] != who for fault in self.faults):
-                what = "gave a wrong answer" if who == v else "changed our own answer"
-                self.faults.append(unauthentic(who, f"{what} in round {self.round}; the means are made without it"))
+                whose = "its answer" if who == v else "our own answer, as it has it,"
+                fault = f"{whose} does not fit the others' in round {self.round}; the means are made without it"
+                self.faults.append(unauthentic(who, fault))
 
     def _aborted(self, opened: Opened) -> None:
         """The server gives a round up: there is no result, and the next one begins afresh."""

@@ -389,6 +389,8 @@ class Server:
             return
         there = self.complete
         self.queue = {}
+        if self.phase is Phase.SECRET:  # whoever gave its part for the others has their hellos
+            self.introduced |= {(v, n) for v in (*self.members, SERVER) for n in there}
         if len(there) < self.fewest and self.phase not in (Phase.RESHARE, Phase.ANSWER):
             self._give_up(f"{len(there)} clients took part in the stage '{self.phase}': {list(there)}")
         match self.phase:
@@ -467,7 +469,6 @@ class Server:
             for v in members:
                 if v != n and (v, n) not in self.introduced:
                     self._queue(n, self.hellos[v])
-        self.introduced |= {(v, n) for v in (*members, SERVER) for n in members}
         self.context = members_context(self.epoch, self.attempt, announcement)
         self._collect(Phase.SECRET, members)
 
@@ -521,7 +522,7 @@ class Server:
             o, wrong = opened_masked(code, {v: self.openings[v] for v in there})
         except ContradictionError as error:
             raise ProtocolError(there, f"their openings contradict each other: {error}") from None
-        self.faults += [FaultyPeer(v, f"opened other counts than it has, for weights {self.weights}") for v in wrong]
+        self.faults += [ProtocolError((v,), f"its openings for weights {self.weights} do not fit") for v in wrong]
         t = reciprocals(ring, o, session.params.C)
         if not t.all():
             i = int(np.argwhere((t == 0).any(axis=(0, 2)))[0, 0])

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 from secea.client import Client
-from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
+from secea.errors import SERVER, CallError, ParamsError, ProtocolError, Stale, TableError, TableTypeError
 from secea.keys import Identity, Roster
 from secea.messages import Buffer, Header
 from secea.params import Params
@@ -390,6 +390,8 @@ class Federation:
     def _deliver(self, receive: Callable[..., None], *args: Any) -> None:
         try:
             receive(*args)
+        except Stale:  # it came before
+            pass
         except ProtocolError as fault:
             self.faults.append(fault)
             raise
