@@ -1,0 +1,150 @@
+"""All the randomness of a run, under control: labelled streams, of which some are free and all others fixed.
+
+A key of the protocol becomes a *label*, a tuple that says what it is for: its layer, then whose it is. `key_of` makes
+bytes of a label, and `expanded` and `Coins.from_key` stand for `keys.expand` and `KeyStream`: the product's own code
+derives keys and streams from them, and what it draws comes from `Coins`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.field import Residues, Ring
+
+Elements: TypeAlias = NDArray[np.int64]
+Label: TypeAlias = tuple[object, ...]
+"""What a stream is for: its layer, then whose it is."""
+
+
+_labels: dict[bytes, Label] = {}
+
+
+@cache
+def key_of(*label: object) -> bytes:
+    """A label as a key of 32 bytes."""
+    key = hashlib.sha256(repr(label).encode()).digest()
+    _labels[key] = label
+    return key
+
+
+def label_of(key: bytes) -> Label:
+    """The label of a key."""
+    return _labels[key]
+
+
+@cache
+def expanded(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """Stands for `keys.expand`. The layer is the purpose; for shares it is the kind of the stage."""
+    of = label_of(secret)
+    layer = {"share": str(of[0]), "noise": f"{of[0]} noise"}.get(purpose, purpose)
+    return key_of(layer, *of[1:], *label)
+
+
+def nobody_knows(label: Label) -> bool:
+    """The adversary has no coins of its own."""
+    return False
+
+
+@dataclass
+class Coins:
+    """The randomness of one run. Streams of one label give the same elements, as at both ends of a pair.
+
+    Elements of the layers in `free` are those of `values`, in the order in which they are first asked for, and 0
+    beyond; but not where the adversary `knows` the label. Elements that must not be 0 have a layer with a star; the
+    first few of a layer may be `enumerated`: they are those of `chosen`. `given` fixes all elements of a label.
+    `repeat` is the axis along which a layer repeats its elements. Everything else is a fixed function of label and
+    seed.
+    """
+
+    free: frozenset[str] = frozenset()
+    values: Sequence[int] | Elements = ()
+    enumerated: Mapping[str, int] = field(default_factory=dict)
+    chosen: Sequence[int] = ()
+    seed: int = 0
+    knows: Callable[[Label], bool] = nobody_knows
+    given: Mapping[str, Callable[[Label], Residues]] = field(default_factory=dict)
+    repeat: Mapping[str, int] = field(default_factory=dict)
+    columns: list[Label] = field(default_factory=list)
+    """The label of each free element."""
+    asked: int = 0
+    """Enumerated elements that were asked for."""
+    _known: dict[tuple[Label, int], Residues] = field(default_factory=dict)
+
+    def stream(self, *label: object) -> Stream:
+        """The stream of a label."""
+        return Stream(self, label)
+
+    def from_key(self, key: bytes) -> Stream:
+        """Stands for `KeyStream`."""
+        return Stream(self, label_of(key))
+
+    def draw(self, label: Label, ring: Ring, shape: tuple[int, ...], call: int) -> Residues:
+        """The elements that a stream gives in one call."""
+        layer = str(label[0])
+        if layer in self.given:
+            return self.given[layer](label).reshape(1, *shape)
+        if (label, call) not in self._known:
+            drawn = list(shape)
+            if layer in self.repeat:
+                drawn[self.repeat[layer]] = 1
+            part = self._drawn(label, layer, ring, tuple(drawn), call)
+            self._known[label, call] = np.ascontiguousarray(np.broadcast_to(part, (1, *shape)))
+        return self._known[label, call].reshape(1, *shape).copy()
+
+    def _drawn(self, label: Label, layer: str, ring: Ring, shape: tuple[int, ...], call: int) -> Residues:
+        count, nonzero = prod(shape), layer.endswith("*")
+        if layer in self.free and not self.knows(label):
+            start = len(self.columns)
+            free = [int(self.values[i]) if i < len(self.values) else 0 for i in range(start, start + count)]
+            self.columns += [label] * count
+            return ring.constant(free).reshape(1, *shape)
+        part = fixed(self.seed, call, label).integers(int(nonzero), ring.primes[0], count).tolist()
+        some = min(count, self.enumerated.get(layer, 0))
+        for i in range(some):
+            at = self.asked + i
+            part[i] = self.chosen[at] if at < len(self.chosen) else 1
+        self.asked += some
+        return ring.constant(part).reshape(1, *shape)
+
+
+def fixed(seed: int, call: int, label: Label) -> np.random.Generator:
+    """What is not free is a function of its label: another for another seed."""
+    return np.random.default_rng([seed, call, *repr(label).encode()])
+
+
+class Stream:
+    """Stands for a `KeyStream`."""
+
+    def __init__(self, coins: Coins, label: Label) -> None:
+        self.coins, self.label, self.calls = coins, label, 0
+
+    def lane(self, number: int) -> Stream:
+        """A stream of its own."""
+        return Stream(self.coins, (*self.label, number))
+
+    def elements(self, ring: Ring, *shape: int) -> Residues:
+        """Any elements."""
+        self.calls += 1
+        return self.coins.draw(self.label, ring, shape, self.calls)
+
+    def nonzero(self, ring: Ring, *shape: int) -> Residues:
+        """Their layer has a star, so that it can be told from that of other elements of the stream."""
+        self.calls += 1
+        return self.coins.draw((f"{self.label[0]}*", *self.label[1:]), ring, shape, self.calls)
+
+    def fill(self, out: memoryview) -> None:
+        """Bytes, written to `out`."""
+        out[:] = self.bytes(len(out))
+
+    def bytes(self, count: int) -> bytes:
+        """Fixed, whatever is free."""
+        self.calls += 1
+        return fixed(self.coins.seed, self.calls, self.label).bytes(count)
