@@ -90,7 +90,7 @@ class Coins:
         """The elements that a stream gives in one call."""
         layer = str(label[0])
         if layer in self.given:
-            return self.given[layer](label).reshape(1, *shape)
+            return self.given[layer](label).reshape(1, -1)[:, : prod(shape)].reshape(1, *shape)
         if (label, call) not in self._known:
             drawn = list(shape)
             if layer in self.repeat:
