@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -106,7 +106,7 @@ class Coins:
             free = [int(self.values[i]) if i < len(self.values) else 0 for i in range(start, start + count)]
             self.columns += [label] * count
             return ring.constant(free).reshape(1, *shape)
-        part = fixed(self.seed, call, label).integers(int(nonzero), ring.primes[0], count).tolist()
+        part = list(_fixed_elements(self.seed, call, label, int(nonzero), ring.primes[0], count))
         some = min(count, self.enumerated.get(layer, 0))
         for i in range(some):
             at = self.asked + i
@@ -118,6 +118,16 @@ class Coins:
 def fixed(seed: int, call: int, label: Label) -> np.random.Generator:
     """What is not free is a function of its label: another for another seed."""
     return np.random.default_rng([seed, call, *repr(label).encode()])
+
+
+@lru_cache(maxsize=1 << 14)
+def _fixed_elements(seed: int, call: int, label: Label, low: int, p: int, count: int) -> tuple[int, ...]:
+    return tuple(fixed(seed, call, label).integers(low, p, count).tolist())
+
+
+@lru_cache(maxsize=1 << 14)
+def _fixed_bytes(seed: int, call: int, label: Label, count: int) -> bytes:
+    return fixed(seed, call, label).bytes(count)
 
 
 class Stream:
@@ -147,4 +157,4 @@ class Stream:
     def bytes(self, count: int) -> bytes:
         """Fixed, whatever is free."""
         self.calls += 1
-        return fixed(self.coins.seed, self.calls, self.label).bytes(count)
+        return _fixed_bytes(self.coins.seed, self.calls, self.label, count)

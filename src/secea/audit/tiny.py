@@ -196,7 +196,7 @@ def tiny_form(params: Params, queries: int, retrieval: str) -> Retrieval:
     if retrieval == "reciprocal":
         form.noise_bits, form.f = 1, 0
     else:
-        form.packing, form.paillier_bytes = Narrow(256, ring.primes[0], 3), 0
+        form.packing, form.paillier_bytes = Narrow(32, ring.primes[0], 3), 0
         form.answer_row_bytes = form.packing.plaintexts(form.block_length) * Clear.ciphertext_bytes
     checked: Retrieval = form
     return checked

@@ -7,7 +7,7 @@ randomness, stage by stage, makes the whole view the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations, product
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from secea.audit import Claim, Objection
-from secea.audit.coins import Coins, Elements, fixed
+from secea.audit.coins import Coins, Elements
 from secea.audit.laws import Affine, Law, affine, any_differ, differ, flat, law, law_of
 from secea.audit.tiny import Tiny, World, known_to, tiny_ring
 from secea.field import Residues
@@ -88,11 +88,11 @@ def seen_by(whole: Affine, dealers: Sequence[int], N: int, coalition: Sequence[i
 
 
 def coalition_laws(
-    stage: Stage, free: Sequence[str], params: Params, given: Sequence[World], seeds: Sequence[int] = (0,)
+    stage: Stage, free: Sequence[str], params: Params, given: Iterable[tuple[int, World]]
 ) -> dict[tuple[int, ...], list[Law]]:
-    """For each coalition, the law of what it gets in a stage, in each world and for several choices of all the rest."""
+    """For each coalition, the law of what it gets in a stage, in each world with some choice (a seed) of all the rest."""
     laws: dict[tuple[int, ...], list[Law]] = {c: [] for c in combinations(range(params.N), params.T)}
-    for world, seed in product(given, seeds):
+    for seed, world in given:
         tiny, messages = stage(params, world, seed)
         dealers: list[int] = []
 
@@ -130,7 +130,7 @@ def check_shares(kinds: Sequence[Kind], federations: Sequence[Params] = FEDERATI
 
     cases = 0
     for params in federations:
-        laws = coalition_laws(stage, [kind.name.lower() for kind in kinds], params, worlds(params)[1:])
+        laws = coalition_laws(stage, [kind.name.lower() for kind in kinds], params, enumerate(worlds(params)[1:]))
         cases += sum(same(found, f"{title(params)}, clients {c}") for c, found in laws.items())
     return cases
 
@@ -154,8 +154,9 @@ def check_resharing() -> int:
 
     cases = 0
     for params in FEDERATIONS:
-        given = worlds(params)[1::2] if params.T > 1 else worlds(params)
-        laws = coalition_laws(stage, ["query", "reshare"], params, given, (0,) if params.T > 1 else (0, 1))
+        some = worlds(params)[1::2] if params.T > 1 else worlds(params)
+        given = product((0, 1), some) if params.N == 3 else enumerate(some)
+        laws = coalition_laws(stage, ["query", "reshare"], params, given)
         cases += sum(same(found, f"{title(params)}, clients {c}") for c, found in laws.items())
     return cases
 
