@@ -24,7 +24,7 @@ Label: TypeAlias = tuple[object, ...]
 """What a stream is for: its layer, then whose it is."""
 
 
-_labels: dict[bytes, Label] = {}
+_labels: dict[bytes, Label] = {bytes(32): ("public",)}
 
 
 @cache
@@ -76,7 +76,7 @@ class Coins:
     """The label of each free element."""
     asked: int = 0
     """Enumerated elements that were asked for."""
-    _known: dict[tuple[Label, int], Residues] = field(default_factory=dict)
+    _known: dict[tuple[Label, int], list[int]] = field(default_factory=dict)
 
     def stream(self, *label: object) -> Stream:
         """The stream of a label."""
@@ -91,28 +91,27 @@ class Coins:
         layer = str(label[0])
         if layer in self.given:
             return self.given[layer](label).reshape(1, -1)[:, : prod(shape)].reshape(1, *shape)
-        if (label, call) not in self._known:
-            drawn = list(shape)
-            if layer in self.repeat:
-                drawn[self.repeat[layer]] = 1
-            part = self._drawn(label, layer, ring, tuple(drawn), call)
-            self._known[label, call] = np.ascontiguousarray(np.broadcast_to(part, (1, *shape)))
-        return self._known[label, call].reshape(1, *shape).copy()
+        drawn = list(shape)
+        if layer in self.repeat:
+            drawn[self.repeat[layer]] = 1
+        known = self._known.setdefault((label, call), [])
+        if len(known) < prod(drawn):  # who asks for more gets the same, and more
+            known += self._drawn(label, layer, ring, len(known), prod(drawn), call)
+        part = np.array(known[: prod(drawn)], ring.dtype).reshape(1, *drawn)
+        return np.broadcast_to(part, (1, *shape)).copy() if drawn != list(shape) else part
 
-    def _drawn(self, label: Label, layer: str, ring: Ring, shape: tuple[int, ...], call: int) -> Residues:
-        count, nonzero = prod(shape), layer.endswith("*")
+    def _drawn(self, label: Label, layer: str, ring: Ring, start: int, stop: int, call: int) -> list[int]:
         if layer in self.free and not self.knows(label):
-            start = len(self.columns)
-            free = [int(self.values[i]) if i < len(self.values) else 0 for i in range(start, start + count)]
+            at, count = len(self.columns), stop - start
             self.columns += [label] * count
-            return ring.constant(free).reshape(1, *shape)
-        part = list(_fixed_elements(self.seed, call, label, int(nonzero), ring.primes[0], count))
-        some = min(count, self.enumerated.get(layer, 0))
+            return [int(self.values[i]) if i < len(self.values) else 0 for i in range(at, at + count)]
+        part = list(_fixed_elements(self.seed, call, label, int(layer.endswith("*")), ring.primes[0], stop))
+        some = max(0, min(stop, self.enumerated.get(layer, 0)) - start)
         for i in range(some):
             at = self.asked + i
-            part[i] = self.chosen[at] if at < len(self.chosen) else 1
+            part[start + i] = self.chosen[at] if at < len(self.chosen) else 1
         self.asked += some
-        return ring.constant(part).reshape(1, *shape)
+        return part[start:]
 
 
 def fixed(seed: int, call: int, label: Label) -> np.random.Generator:

@@ -163,9 +163,7 @@ def affine(view: View, p: int, *, like: Affine | None = None, **coins: Any) -> A
     return Affine(p, offset, linear, tuple(zero.columns))
 
 
-def law(
-    view: View, p: int, free: Iterable[str], enumerated: Mapping[str, int] | None = None, **coins: Any
-) -> Law:
+def law(view: View, p: int, free: Iterable[str], enumerated: Mapping[str, int] | None = None, **coins: Any) -> Law:
     """The law of a view over the free layers, and over all nonzero values of the first elements of some layers."""
     given = {"free": frozenset(free), "enumerated": enumerated or {}, **coins}
     first = Coins(**given)

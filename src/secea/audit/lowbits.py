@@ -73,7 +73,9 @@ def check_fill() -> int:
         for count in (1, 2, 3):
             for owners in _some(len(matrix), count):
                 fills = product(range(step), repeat=count)
-                law = Counter(sum(int(shared[u, i]) for u, i in zip(fill, owners, strict=True)) % step for fill in fills)
+                law = Counter(
+                    sum(int(shared[u, i]) for u, i in zip(fill, owners, strict=True)) % step for fill in fills
+                )
                 if any(law[low] * step != step**count for low in range(step)):
                     values = matrix[list(owners), 0].tolist()
                     raise Objection(f"{title}: the sum of {values} shows its grid: {dict(law)} below it")
@@ -116,7 +118,7 @@ def _filled_rounds() -> dict[int, list[Residues]]:
 
 
 def check_same_in_every_round() -> int:
-    """The same values are shared in every round, also after a restart and in a new epoch: means of them gain nothing."""
+    """The same values are shared in every round, after a restart and in a new epoch: an average gains nothing."""
     shared = _filled_rounds()
     for n, rounds in shared.items():
         for number, rows in enumerate(rounds[1:], 2):

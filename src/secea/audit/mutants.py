@@ -6,8 +6,8 @@ Mutants change the product's own functions, so the checks run over the same code
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from secea import client as client_module
 from secea import grid, union
 from secea.audit import Mutant
 from secea.audit.coins import Stream
@@ -27,6 +28,7 @@ from secea.keys import Channel, expand
 from secea.lagrange import Code
 from secea.messages import NO_CONTEXT, Kind
 from secea.paillier import Packing
+from secea.params import Params
 from secea.randomness import KeyStream, Source
 from secea.retrieval import reciprocal
 from secea.retrieval.paillier import _Scrambler
@@ -97,44 +99,56 @@ def _with_stream(method: Callable[..., Any], **changes: Change) -> Callable[...,
 
 # ------------------------------------------------------------------------------------------------------------- sharing
 
-_encode = Code.encode
-
-
-def _one_noise_less(code: Code, data: Residues, noise: Any, receivers: Sequence[int], seeded: Any = ()) -> Residues:
-    columns = [noise[:, i] for i in range(noise.shape[1])] if isinstance(noise, np.ndarray) else list(noise)
-    return _encode(code, data, [np.zeros_like(columns[0]), *columns[1:]], receivers, seeded)
+_PUBLIC = bytes(32)
+_encode, _at = Code.encode, Code.at
+_dealer = Client._dealer
 
 
 def _no_noise(code: Code, data: Residues, noise: Any, receivers: Sequence[int], seeded: Any = ()) -> Residues:
-    columns = [noise[:, i] for i in range(noise.shape[1])] if isinstance(noise, np.ndarray) else list(noise)
-    return _encode(code, data, [np.zeros_like(column) for column in columns], receivers, seeded)
+    return _encode(code, data, np.zeros_like(noise), receivers, seeded)
 
 
-def _at_beta(code: Code, data: Residues, noise: Any, receivers: Sequence[int], seeded: Any = ()) -> Residues:
-    """The last client's share stands where the first block does."""
-    shares = _encode(code, data, noise, receivers, seeded)
-    for i, v in enumerate(receivers):
-        if v == code.N - 1:
-            shares[:, i] = data[:, 0]
-    return shares
+def _one_noise_less(client: Client, stage: Stage, receivers: Iterable[int]) -> tuple[Dealer, dict[int, bytes]]:
+    """One of the T seeds is known to all."""
+    _, seeds = _dealer(client, stage, receivers)
+    seeds[min(seeds)] = _PUBLIC
+    return Dealer(client.session.code, tuple(receivers), seeds), seeds
 
 
-def _one_seed(
-    client: Client, stage: Stage, receivers: Iterable[int], of: Callable[..., Any] = Client._dealer
-) -> tuple[Dealer, dict[int, bytes]]:
-    _, seeds = of(client, stage, receivers)
+def _at_beta(code: Code, clients: Sequence[int]) -> tuple[int, ...]:
+    """The last client's point is that of the first block."""
+    return tuple(code.beta[0] if v == code.N - 1 else at for v, at in zip(clients, _at(code, clients), strict=True))
+
+
+def _never_the_last(params: Params, sender: int, turn: object) -> tuple[int, ...]:
+    """A share at a point that carries data cannot be a seed."""
+    return tuple([v for v in range(params.N - 1) if v != sender][: params.T])
+
+
+@contextmanager
+def _alpha_equals_beta() -> Iterator[None]:
+    with (
+        patch.object(Code, "at", _at_beta),
+        patch("secea.client.seeded_clients", _never_the_last),
+        patch("secea.server.seeded_clients", _never_the_last),
+        patch("secea.audit.tiny.seeded_clients", _never_the_last),
+    ):
+        yield
+
+
+def _one_seed(client: Client, stage: Stage, receivers: Iterable[int]) -> tuple[Dealer, dict[int, bytes]]:
+    _, seeds = _dealer(client, stage, receivers)
     first = next(iter(seeds.values()))
     same = dict.fromkeys(seeds, first)
     return Dealer(client.session.code, tuple(receivers), same), same
 
 
-def _reshare_bare(
-    client: Client, stage: Stage, receivers: Iterable[int], of: Callable[..., Any] = Client._dealer
-) -> tuple[Dealer, dict[int, bytes]]:
-    dealer, seeds = of(client, stage, receivers)
-    if stage.kind is Kind.RESHARE:
-        dealer._streams = [Altered(stream, nothing) for stream in dealer._streams]
-    return dealer, seeds
+def _reshare_bare(client: Client, stage: Stage, receivers: Iterable[int]) -> tuple[Dealer, dict[int, bytes]]:
+    dealer, seeds = _dealer(client, stage, receivers)
+    if stage.kind is not Kind.RESHARE:
+        return dealer, seeds
+    public = dict.fromkeys(seeds, _PUBLIC)
+    return Dealer(client.session.code, tuple(receivers), public), public
 
 
 # --------------------------------------------------------------------------------------------------- opening, weights
@@ -152,15 +166,15 @@ def _one_rho(client: Client, of: Callable[[Client], Residues] = Client._rho) -> 
 
 def _per_entity(client: Client) -> Residues:
     """The count of each entity of the union, in place of the count behind each query."""
-    from secea import client as module  # its names may be replaced while a claim is checked
-
+    module: Any = client_module  # its names may be replaced while a claim is checked
     ring, label = client.session.ring, (client.query_context, b"%d" % client.weights, client._whose())
     counts = ring.zeros(client.M)
     for n in client.contributors:
         ring.add_into(counts, client.indicators[n])
     rho = module.KeyStream(module.expand(client.secret, "rho", *label)).nonzero(ring, 1, client.M)
     zeta = module.KeyStream(module.expand(client.secret, "zeta", *label))
-    return module.open_masked(client.session.code, counts[:, None], rho, zeta, client.number)
+    opened: Residues = module.open_masked(client.session.code, counts[:, None], rho, zeta, client.number)
+    return opened
 
 
 def _bare_reciprocals(
@@ -256,19 +270,19 @@ def _named(name: str, missing: str, target: str, broken: Any, *caught_by: str) -
 
 MUTANTS = (
     _mutant(
-        "one-noise-less", "Polynomials carry T-1 random values in place of T.", Code, "encode", _one_noise_less,
-        *_SHARES, "seeds",
+        "one-noise-less", "Polynomials carry T-1 secret random values in place of T.",
+        Client, "_dealer", _one_noise_less, *_SHARES, "seeds", "re-sharing",
     ),
-    _mutant(
-        "alpha-equals-beta", "A client's point is one that carries data.", Code, "encode", _at_beta,
-        *_SHARES, "seeds",
+    Mutant(
+        "alpha-equals-beta", "A client's point is one that carries data.", _alpha_equals_beta,
+        (*_SHARES, "seeds", "reciprocals", "re-sharing"),
     ),
     _mutant(
         "one-seed-for-all", "The T clients that get shares as seeds get the same seed.", Client, "_dealer", _one_seed,
         *_SHARES, "seeds", "re-sharing",
     ),
     _mutant(
-        "re-sharing-without-noise", "Weighted queries are shared again without noise.",
+        "re-sharing-without-noise", "Weighted queries are shared again without secret noise.",
         Client, "_dealer", _reshare_bare, "re-sharing",
     ),
     _mutant(

@@ -11,7 +11,7 @@ import numpy as np
 
 from secea.audit import Claim, Objection
 from secea.audit.laws import Chances, distance, evenly
-from secea.audit.tiny import Narrow
+from secea.audit.stand_ins import Narrow
 from secea.params import Params
 from secea.randomness import KeyStream
 from secea.retrieval.reciprocal import Reciprocal, _Drowner

@@ -1,4 +1,4 @@
-"""What the product's own state machines do, recorded in small federations: which keys they use, and what they accept."""
+"""What the product's own state machines do, recorded in small federations: the keys they use, what they accept."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import numpy as np
 from secea import client, union
 from secea.audit import Claim, Objection
 from secea.audit.server_views import OWNERS
-from secea.audit.tiny import Wire
+from secea.audit.stand_ins import Wire
 from secea.client import Client
-from secea.engines.local import Federation
 from secea.endpoint import Endpoint
+from secea.engines.local import Federation
 from secea.errors import SERVER, ProtocolError
 from secea.field import RING61
 from secea.keys import Identity, Roster, Sealer
@@ -58,7 +58,8 @@ def recording(ledger: Ledger) -> Iterator[None]:
     """Notes what is sealed, padded, masked, shared, blinded and drowned."""
     init, seal, deal, fill, mask = Sealer.__init__, Sealer.seal, Dealer.deal, union.fill, union.mask
     pad, drown, encrypt, scramble = _Padder.cover, _Drowner.mask, _Encrypter.cover, _Scrambler.mask
-    open_masked, stages = client.open_masked, Endpoint.stages
+    module: Any = client
+    open_masked, stages = module.open_masked, Endpoint.stages
 
     def keep_key(self: Any, key: bytes, header: Any) -> None:
         init(self, key, header)
@@ -232,13 +233,13 @@ def check_one_set() -> int:
 def check_union_total() -> int:
     """What the server tells a client of the union is the same whoever owns what, and whatever the weights are."""
     cases, told = 0, set()
-    tags = [np.array(list(own), np.uint64) * np.uint64(10**15) + np.uint64(7) for own in (range(3),)][0]
+    tags = np.arange(3, dtype=np.uint64) * np.uint64(10**15) + np.uint64(7)
     scheme: Any = Scheme(Params(3, 1, max_entities=3, max_union=3))
     geometry = scheme.geometry(0, bytes(16))
     for owners in OWNERS:
         for _ in range(8):
             stand_in = SimpleNamespace(params=scheme.params)
-            with patch("secea.server.Endpoint", lambda *a, s=stand_in, **k: Wire(s, SERVER)):  # type: ignore[misc]
+            with patch("secea.server.Endpoint", lambda *a, s=stand_in, **k: Wire(s, SERVER)):
                 server = Server(scheme, Identity(bytes(32)))
             server.members, server.context, server.phase = (0, 1, 2), bytes(16), Phase.TABLE
             total = RING61.zeros(geometry.cells, union.COLUMNS)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import ModuleType
 
-from secea.audit import Claim, Mutant, lowbits, mutants, noise, records, server_views, views
+from secea.audit import Claim, Mutant, decryption, lowbits, mutants, noise, records, server_views, views
 
-MODULES: tuple[ModuleType, ...] = (views, server_views, noise, lowbits, records, mutants)
+MODULES: tuple[ModuleType, ...] = (views, decryption, server_views, noise, lowbits, records, mutants)
 
 
-def claims() -> dict[str, Claim]:
+def gathered() -> dict[str, Claim]:
     """By name, in the order of the modules."""
     found: dict[str, Claim] = {}
     for module in MODULES:

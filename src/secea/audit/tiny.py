@@ -1,40 +1,30 @@
 """A federation over a tiny field: the product's own clients and server, from the queries on, under labelled coins.
 
-Only three things stand in for others. `Wire` stands for an `Endpoint`: it seals nothing, and its keys are labels. The
-ring has one tiny prime. And in 7a `Clear` stands for Paillier's cryptosystem: what is seen is what the key's owner
-decrypts. Everything else (placing, dealing, adding, opening, inverting, re-sharing, answering, masking, reading) is
-done by `Client`, `Server` and what they call.
+Channels, Paillier's cryptosystem and the ring are stand-ins (`stand_ins.py`). All else (placing, dealing, adding,
+opening, inverting, re-sharing, answering, masking, reading) is done by `Client`, `Server` and what they call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
+from numpy.typing import NDArray
 
-from secea.audit.coins import Coins, Label, Stream, expanded, key_of
+from secea.audit.coins import Coins, Label, expanded, key_of
+from secea.audit.stand_ins import Sent, TinyScheme, Wire
 from secea.client import Client, Phase
-from secea.endpoint import Opened, Stage
 from secea.errors import SERVER
-from secea.field import Residues, Ring, insecure_ring
+from secea.field import Residues, Ring
 from secea.keys import Identity
-from secea.lagrange import Code
-from secea.messages import DIGEST_BYTES, NO_CONTEXT, Announcement, Header, Kind, Layout, Step
-from secea.paillier import Packing
+from secea.messages import DIGEST_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 from secea.params import Params
-from secea.retrieval import Retrieval
-from secea.retrieval.paillier import Paillier
-from secea.retrieval.reciprocal import Reciprocal
 from secea.server import Server
-from secea.session import Scheme
 from secea.sharing import expand_rows, seeded_clients, share_from_seed
 
 
@@ -55,180 +45,6 @@ class World:
         return [sum(m in rows for rows in among) for m in range(self.union)]
 
 
-@cache
-def tiny_ring(params: Params) -> Ring:
-    """The smallest field with room for all points, in which every count has an inverse."""
-    p = params.N + params.K + params.T
-    while any(p % d == 0 for d in range(2, p)) or params.C % p == 0:
-        p += 1
-    return insecure_ring(p)
-
-
-# ---------------------------------------------------------------------------------------------------- what stands in
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A message that nobody sealed."""
-
-    header: Header
-    payload: bytes
-
-    @property
-    def opened(self) -> Opened:
-        """As its receiver gets it."""
-        return Opened(self.header, memoryview(self.payload), SimpleNamespace())  # type: ignore[arg-type]
-
-
-class Sealing:
-    """Stands for a `Sealer`."""
-
-    def __init__(self, header: Header) -> None:
-        self.header = header
-
-    def seal(self, chunk: int, payload: bytes) -> Sent:
-        """Nothing is hidden."""
-        return Sent(self.header.at(chunk), bytes(payload))
-
-
-class Link:
-    """Stands for the `Channel` of two parties: both ends give streams of one label the same name."""
-
-    def __init__(self, tiny: Tiny, me: int, peer: int) -> None:
-        self.tiny, self.ends = tiny, (min(me, peer), max(me, peer))
-
-    def stream(self, purpose: str, *label: bytes) -> Stream:
-        """A stream that both ends know."""
-        return self.tiny.coins.stream(purpose, *self.ends, *label)
-
-
-class Wire:
-    """Stands for an `Endpoint`."""
-
-    def __init__(self, tiny: Tiny, number: int) -> None:
-        self.number, self.sequence = number, 0
-        self.channels = {v: Link(tiny, number, v) for v in (*range(tiny.params.N), SERVER) if v != number}
-
-    def stages(
-        self, labels: Mapping[Kind, Mapping[str, int]], context: bytes, *, seed: bytes = b""
-    ) -> tuple[Stage, ...]:
-        """Seeds are labels: the kind, the sender, and the number of the weights or of the round."""
-        stages = []
-        for kind, label in labels.items():
-            drawn = seed or key_of(kind.name.lower(), self.number, label["round"] or label["weights"])
-            stages.append(Stage(kind, **label, sequence=0, context=context, salt=NO_CONTEXT, seed=drawn))
-        return tuple(stages)
-
-    def sealer(self, stage: Stage, receiver: int, chunks: int = 1) -> Sealing:
-        """For a message of a stage."""
-        return Sealing(stage.header(self.number, receiver, chunks))
-
-    def require(self, header: Header, **expected: object) -> None:
-        """Nobody lies here."""
-
-    def confirmation(self, sender: int, receiver: int, context: bytes) -> bytes:
-        """Nobody lies here."""
-        return bytes(DIGEST_BYTES)
-
-
-class Clear:
-    """A cipher that hides nothing: what the owner of the key decrypts."""
-
-    ciphertext_bytes = 64
-
-    def short_blinds(self, count: int, entropy: object) -> list[int]:
-        """Blinds of no use."""
-        return [0] * count
-
-    full_blinds = short_blinds
-
-    def encrypt(self, plaintexts: Sequence[int], blinds: Sequence[int]) -> list[int]:
-        """The plaintexts."""
-        assert len(plaintexts) == len(blinds)
-        return list(plaintexts)
-
-    def scale(self, ciphertexts: Sequence[int], scalars: Sequence[int]) -> list[int]:
-        """Each scalar times its run of ciphertexts."""
-        run = len(ciphertexts) // len(scalars)
-        return [c * int(scalars[i // run]) for i, c in enumerate(ciphertexts)]
-
-    def add(self, left: Sequence[int], right: Sequence[int]) -> list[int]:
-        """The sums."""
-        return [a + b for a, b in zip(left, right, strict=True)]
-
-    def ciphertexts_to_bytes(self, ciphertexts: Sequence[int]) -> bytes:
-        """Of fixed length."""
-        return b"".join(int(c).to_bytes(self.ciphertext_bytes, "little") for c in ciphertexts)
-
-    def ciphertexts_from_bytes(self, data: bytes, count: int, **_: bool) -> list[mpz]:
-        """The inverse of `ciphertexts_to_bytes`."""
-        size = self.ciphertext_bytes
-        assert len(data) == count * size
-        return [mpz(int.from_bytes(data[i : i + size], "little")) for i in range(0, len(data), size)]
-
-
-class Narrow(Packing):
-    """Packing for the elements of a tiny ring, which have 32 bits."""
-
-    def pack(self, values: Residues) -> list[mpz]:
-        """As they are."""
-        return super().pack(values.astype(np.uint64))
-
-    def noise(self, psi: Residues, entropy: Any = None) -> list[mpz]:
-        """As it is."""
-        return super().noise(psi.astype(np.uint64), entropy)
-
-
-class OpenPaillier(Paillier):
-    """7a with a cipher that hides nothing."""
-
-    def key_of(self, wire: Any, n: int) -> Any:
-        """Nobody's key."""
-        return Clear()
-
-
-def tiny_form(params: Params, queries: int, retrieval: str) -> Retrieval:
-    """The product's form, moved into the tiny ring; noise of 7b has one bit."""
-    ring = tiny_ring(params)
-    form: Any = (Reciprocal if retrieval == "reciprocal" else OpenPaillier)(params, queries)
-    form.ring, form.code = ring, Code(params, ring)
-    form.answer_row_bytes = form.block_length * ring.element_bytes
-    if retrieval == "reciprocal":
-        form.noise_bits, form.f = 1, 0
-    else:
-        form.packing, form.paillier_bytes = Narrow(32, ring.primes[0], 3), 0
-        form.answer_row_bytes = form.packing.plaintexts(form.block_length) * Clear.ciphertext_bytes
-    checked: Retrieval = form
-    return checked
-
-
-@dataclass(frozen=True)
-class TinyScheme(Scheme):
-    """What all parties know. The queries of the first `followed` contributors alone are re-shared."""
-
-    followed: int = 1
-    most_queries: int | None = None
-    """Where it is given, whoever owns more asks for so many of its entities: fewer queries keep laws small."""
-
-    @property
-    def query_count(self) -> int:
-        """B."""
-        return super().query_count if self.most_queries is None else self.most_queries
-
-    @cached_property
-    def form(self) -> Retrieval:
-        """In the tiny ring."""
-        return tiny_form(self.params, self.query_count, self.retrieval)
-
-    def layout(self, kind: Kind, M: int, clients: int, *, attempt: int = 0) -> Layout:
-        """The product's, with fewer sections."""
-        sections = min(clients, self.followed) if kind is Kind.RESHARE else clients
-        return super().layout(kind, M, sections, attempt=attempt)
-
-
-# ------------------------------------------------------------------------------------------------------- the parties
-
-
 class Tiny:
     """One epoch of a world. `coins` may be exchanged between steps: a run draws from those that are there.
 
@@ -236,7 +52,13 @@ class Tiny:
     """
 
     def __init__(
-        self, params: Params, world: World, *, retrieval: str = "reciprocal", queries: int | None = None, followed: int = 1
+        self,
+        params: Params,
+        world: World,
+        *,
+        retrieval: str = "reciprocal",
+        queries: int | None = None,
+        followed: int = 1,
     ) -> None:
         self.params, self.world, self.coins = params.with_bounds(max_entities=3, max_union=3), world, Coins()
         form = "buckets" if queries is None else "full"
@@ -296,21 +118,26 @@ class Tiny:
                 part.append(self.ring.from_bytes(message.payload, len(message.payload) // self.ring.element_bytes))
         found = {}
         for kind, of in by_kind.items():
-            whole = {v: np.concatenate([part.reshape(1, -1) for part in parts], axis=1) for v, parts in of.items()}
-            found[kind] = np.stack([whole.get(v, np.zeros_like(next(iter(whole.values())))) for v in self.everyone], 1)[0]
+            whole = {v: np.concatenate([part.reshape(-1) for part in parts]) for v, parts in of.items()}
+            none = np.zeros_like(next(iter(whole.values())))  # what it keeps is not sent
+            found[kind] = np.stack([whole.get(v, none) for v in self.everyone])
         return found
 
-    def announce(self, step: Step, members: Sequence[int], receivers: Sequence[int], weights: int = 0, round: int = 0) -> None:
+    def announce(
+        self, step: Step, members: Sequence[int], receivers: Sequence[int], *, weights: int = 0, round: int = 0
+    ) -> None:
         """The server's word on who takes part in a step."""
         body = Announcement(step, tuple((n, NO_CONTEXT) for n in members)).to_bytes()
         header = Header(Kind.CONTRIBUTORS, SERVER, 0, 1, weights, round, 0, 0, 1, NO_CONTEXT, NO_CONTEXT)
         for v in receivers:
             self.clients[v]._announced(Sent(header, body).opened)
 
-    def deal(self, step: Step, members: Sequence[int], receivers: Sequence[int], *, weights: int = 0, round: int = 0) -> None:
+    def deal(
+        self, step: Step, members: Sequence[int], receivers: Sequence[int], *, weights: int = 0, round: int = 0
+    ) -> None:
         """A step in which the members deal shares, and all receivers take them."""
         dealt = [message for n in members for message in self.sent(n)]
-        self.announce(step, members, receivers, weights, round)
+        self.announce(step, members, receivers, weights=weights, round=round)
         for message in dealt:
             if message.header.receiver in receivers:
                 self.clients[message.header.receiver]._got_share(message.opened)
@@ -398,11 +225,10 @@ class Tiny:
         client, params = self.clients[n], self.params
         own = np.array([self.world.owned[n][m] for m in client.rows.tolist()], np.int64).reshape(-1, params.dim)
         width = params.K * self.scheme.form.block_length
-        if self.scheme.form.weighted:
-            own = np.pad(own, ((0, 0), (0, width - params.dim)))
-        else:
-            own = expand_rows(own, params)
-        client.values, client.round, client.means = self.ring.reduce(own), number, None
+        padded = (
+            np.pad(own, ((0, 0), (0, width - params.dim))) if self.scheme.form.weighted else expand_rows(own, params)
+        )
+        client.values, client.round, client.means = self.ring.reduce(padded), number, None
         client._send(Phase.SHARE, Kind.SHARE)
 
     def shared(self, contributors: Sequence[int], number: int = 1) -> Tiny:
@@ -434,16 +260,17 @@ class Tiny:
         made: Any = server.made[asking]
         return bytes(made[0].payload[self.scheme.answered_bytes + len(contributors) * DIGEST_BYTES :])
 
-    def result(self, contributors: Sequence[int], asking: int, body: bytes) -> Any:
+    def result(self, contributors: Sequence[int], asking: int, body: bytes) -> NDArray[np.int64]:
         """What client n reads from a mean in 7b, as integers: C times the mean, and noise; [queries, K*L]."""
         client = self.clients[asking]
         reader = self.scheme.form.reader(client.wire, client.pending[0], contributors, b"")
         found = reader.read(0, contributors, memoryview(body), self.scheme.query_count)
-        middle = (1 << 1) // 2
-        return (np.rint(found * self.params.C).astype(np.int64) + middle) % self.p
+        middle = 1  # of noise of one bit, as the reader takes it off
+        integers: NDArray[np.int64] = (np.rint(found * self.params.C).astype(np.int64) + middle) % self.p
+        return integers
 
 
-def known_to(coalition: Sequence[int]) -> Any:
+def known_to(coalition: Sequence[int]) -> Callable[[Label], bool]:
     """Whether a coalition knows the coins of a label: those with which it deals."""
 
     def knows(label: Label) -> bool:
