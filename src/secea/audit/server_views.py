@@ -40,10 +40,10 @@ def _opening_law(params: Params, world: World, contributors: Sequence[int], seed
         return law(view, tiny.p, ["zeta"], {"rho*": 2}, seed=seed)
 
 
-def check_openings() -> int:
+def check_openings(federations: Sequence[Params] = FEDERATIONS) -> int:
     """With all contributors."""
     cases = 0
-    for params in FEDERATIONS:
+    for params in federations:
         given = worlds(params) if params.N == 3 else worlds(params)[1:]
         laws = [_opening_law(params, world, range(params.N), seed) for seed, world in enumerate(given)]
         cases += same(laws, title(params))
@@ -168,10 +168,10 @@ def _covered(tiny: Tiny, coins: Coins) -> Elements:
     return flat(*(np.frombuffer(answer, tiny.ring.dtype) for answer in answers.values()))
 
 
-def check_answers() -> int:
+def check_answers(federations: Sequence[Params] = FEDERATIONS) -> int:
     """Answers to client 0's queries, over all pads, for whatever else was drawn."""
     cases = 0
-    for params in FEDERATIONS:
+    for params in federations:
         laws = []
         for seed, world in enumerate(worlds(params)):
             tiny = _answering(params, world, seed)

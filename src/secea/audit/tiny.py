@@ -65,6 +65,8 @@ class Tiny:
         self.scheme = TinyScheme(self.params, retrieval, form, followed, queries)
         self.ring: Ring = self.scheme.ring
         self.everyone = tuple(range(params.N))
+        self.dealt: list[Sent] = []
+        """What clients sent each other in the last step."""
         session: Any = self.scheme
         with patch("secea.client.Endpoint", lambda _, n, *a, **k: Wire(self, n)):
             self.clients = [Client(session, n, Identity(bytes(32)), own) for n, own in enumerate(world.owned)]
@@ -105,13 +107,18 @@ class Tiny:
         return messages
 
     def shares(self, n: int, *kinds: Kind) -> dict[Kind, Residues]:
-        """The shares in what client n deals, as their receivers see them: [N, elements] for each kind."""
+        """The shares in what client n deals now, as their receivers see them: [N, elements] for each kind."""
+        return self.shares_in(self.sent(n, *kinds))
+
+    def shares_in(self, messages: Iterable[Sent]) -> dict[Kind, Residues]:
+        """The shares in what one client dealt: [N, elements] for each kind."""
         by_kind: dict[Kind, dict[int, list[Residues]]] = {}
-        for message in self.sent(n, *kinds):
+        for message in messages:
             header, of = message.header, by_kind.setdefault(message.header.kind, {})
             part = of.setdefault(header.receiver, [])
-            if header.receiver in seeded_clients(self.params, n, header):
-                layout = self.scheme.layout(header.kind, self.world.union, len(self.clients[n].contributors))
+            if header.receiver in seeded_clients(self.params, header.sender, header):
+                contributors = self.clients[header.sender].contributors
+                layout = self.scheme.layout(header.kind, self.world.union, len(contributors))
                 width = self.scheme.form.block_length if header.kind is Kind.SHARE else 1
                 part += share_from_seed(bytes(message.payload), self.ring, layout, width)
             else:
@@ -119,7 +126,7 @@ class Tiny:
         found = {}
         for kind, of in by_kind.items():
             whole = {v: np.concatenate([part.reshape(-1) for part in parts]) for v, parts in of.items()}
-            none = np.zeros_like(next(iter(whole.values())))  # what it keeps is not sent
+            none = np.zeros_like(next(iter(whole.values())))  # what the dealer keeps is not sent
             found[kind] = np.stack([whole.get(v, none) for v in self.everyone])
         return found
 
@@ -136,9 +143,9 @@ class Tiny:
         self, step: Step, members: Sequence[int], receivers: Sequence[int], *, weights: int = 0, round: int = 0
     ) -> None:
         """A step in which the members deal shares, and all receivers take them."""
-        dealt = [message for n in members for message in self.sent(n)]
+        self.dealt = [message for n in members for message in self.sent(n)]
         self.announce(step, members, receivers, weights=weights, round=round)
-        for message in dealt:
+        for message in self.dealt:
             if message.header.receiver in receivers:
                 self.clients[message.header.receiver]._got_share(message.opened)
 
@@ -167,6 +174,7 @@ class Tiny:
         for n in dealers:
             client = self.clients[n]
             kept = client.queries, client.indicators
+            state = client.phase, client.pending, client.members, client.missing
             self._place(n)
             client.queries, client.indicators = kept
             found[n] = self.shares(n, kind)[kind]
@@ -176,7 +184,7 @@ class Tiny:
                     self.clients[v]._sink(kind, n, layout, 0, np.ascontiguousarray(found[n][v][None, :, None]))
             (stage,) = (stage for stage in client.pending if stage.kind is kind)
             client._add_own_share(stage)
-            client._rest()
+            client.phase, client.pending, client.members, client.missing = state
         return found
 
     def placed(self, n: int) -> list[int]:
