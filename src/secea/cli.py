@@ -43,13 +43,13 @@ def main() -> None:
     "--seed", default=None, type=int, help="Seed of the made-up embeddings; the protocol's randomness is secret."
 )
 def demo(clients: int, collusion: int, entities: int, dim: int, seed: int | None) -> None:
-    r"""See it work: the paper's example, then a random federation, true and secure results side by side.
+    """See it work: the paper's example, then a random federation, true and secure results side by side.
 
     \b
     Examples:
       secea demo
       secea demo --clients 10 --collusion 2 --entities 2000
-    """
+    """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
     from secea import demo as show
 
     show.paper_example()
@@ -62,7 +62,7 @@ def demo(clients: int, collusion: int, entities: int, dim: int, seed: int | None
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {name, claim, method, cases, ok, objection}.")
 def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: bool) -> None:
-    r"""Check every privacy claim on this installation, with the code that runs in a federation.
+    """Check every privacy claim on this installation, with the code that runs in a federation.
 
     A claim is a sentence about what a party can see. It is checked by computing the exact law of a view over a tiny
     field, by carrying out an attack, by statistics, or by recording what the parties do. A mutant is the product with
@@ -77,7 +77,7 @@ def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: boo
       secea audit --claim openings --claim keys   two claims
       secea audit --mutant no-zeta                objections, and exit code 1
       secea audit --json > findings.json          for other programs
-    """
+    """  # noqa: D301
     from secea.audit import report
 
     if listed:
