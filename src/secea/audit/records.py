@@ -23,6 +23,7 @@ from secea.engines.local import Federation
 from secea.errors import SERVER, ProtocolError
 from secea.field import RING61
 from secea.keys import Identity, Roster, Sealer
+from secea.messages import Announcement, Step
 from secea.params import Params
 from secea.randomness import KeyStream
 from secea.retrieval.paillier import _Encrypter, _Scrambler
@@ -154,15 +155,15 @@ def check_keys() -> int:
 
 
 class Machines:
-    """A server and its clients with Paillier's retrieval, driven by hand."""
+    """A server and its clients, driven by hand."""
 
-    def __init__(self, sets: Sequence[Sequence[str]], dropouts: int) -> None:
+    def __init__(self, sets: Sequence[Sequence[str]], dropouts: int, retrieval: str) -> None:
         everyone = (*range(len(sets)), SERVER)
         self.identities = {n: Identity.generate() for n in everyone}
         params = Params(len(sets), 2, dropouts=dropouts, **SMALL_KEYS)
         params = params.with_bounds(max_entities=max(map(len, sets)), max_union=len({e for own in sets for e in own}))
         roster = Roster(tuple(self.identities[n].public for n in range(len(sets))), self.identities[SERVER].public)
-        self.session = Session(params, roster, "paillier", "full")
+        self.session = Session(params, roster, retrieval, "full")
         self.server = Server(self.session, self.identities[SERVER])
         self.clients = [Client(self.session, n, self.identities[n], own) for n, own in enumerate(sets)]
 
@@ -175,14 +176,18 @@ class Machines:
         for n, message in list(self.server.outbox()):
             self.clients[n].receive(bytes(message))
 
-    def contribute(self, absent: int) -> tuple[Server, Server]:
-        """A round in which the server shows two faces: one has the shares of all, one lacks those of a client."""
+    def contribute(self) -> None:
+        """A round begins, and every client has its shares ready."""
         while self.server.phase is not Phase.READY:
             self.exchange()
         self.server.begin_round()
-        late: list[bytes] = []
         for n, each in enumerate(self.clients):
             each.contribute({name: [float(n), 1.0] for name in each.names}, self.server.round)
+
+    def two_faces(self, absent: int) -> Server:
+        """The server gets the shares of all; a second face of it, which is returned, lacks those of one client."""
+        late: list[bytes] = []
+        for n, each in enumerate(self.clients):
             for message in list(each.outbox()):
                 if n == absent:
                     late.append(bytes(message))
@@ -193,38 +198,62 @@ class Machines:
             self.server.receive(absent, part)
         self.server.close()
         liar.close()
-        return self.server, liar
+        return liar
+
+
+FIVE_SETS = (("a", "b"), ("b", "a"), ("c", "a"), ("a", "c"), ("a", "d"))
+TOLD_AND_ABSENT = ((0, 4), (4, 1), (2, 3), (1, 0))
 
 
 def check_one_set() -> int:
-    """The server tells one client of all contributors, and the others that one of them is missing."""
-    cases = 0
-    for told, absent in ((0, 4), (4, 1), (2, 3), (1, 0)):
-        machines = Machines([["a", "b"], ["b", "a"], ["c", "a"], ["a", "c"], ["a", "d"]], dropouts=2)
-        honest, liar = machines.contribute(absent)
-        for server, to in ((honest, {told, absent}), (liar, set(range(5)) - {told, absent})):
-            for n, message in list(server.outbox()):
-                if n in to:
-                    machines.clients[n].receive(bytes(message))
-        victim, stage = machines.clients[told], liar.mean_stage
-        assert stage is not None
-        # Three of the four answers that the liar can get are enough; it writes the set that the client knows on them.
-        liar.mean_stage = replace(stage, context=victim.context)
-        for n in sorted(set(range(5)) - {told, absent}):
-            for message in list(machines.clients[n].outbox()):
-                liar.receive(n, bytes(message))
-        liar.close()
-        refused = 0
-        for n, message in list(liar.outbox()):
-            if n == told:
-                try:
-                    victim.receive(bytes(message))
-                except ProtocolError:
-                    refused += 1
-        if not refused or (victim.means is not None and not np.isnan(victim.means).all()):
-            raise Objection(f"client {told} took a mean over other contributors than those that it was told")
-        cases += 1
-    return cases
+    """The server tells one client of all contributors, and the others that one is missing; or the other way round."""
+    for told, absent in TOLD_AND_ABSENT:
+        _told_of_all(told, absent)
+        _told_of_fewer(told, absent)
+    return 2 * len(TOLD_AND_ABSENT)
+
+
+def _told_of_all(told: int, absent: int) -> None:
+    """With Paillier: three answers of others, who were told of fewer contributors, would make a mean."""
+    machines = Machines(FIVE_SETS, 2, "paillier")
+    machines.contribute()
+    liar = machines.two_faces(absent)
+    others = set(range(5)) - {told, absent}
+    for server, to in ((machines.server, {told, absent}), (liar, others)):
+        for n, message in list(server.outbox()):
+            if n in to:
+                machines.clients[n].receive(bytes(message))
+    victim, stage = machines.clients[told], liar.mean_stage
+    assert stage is not None
+    liar.mean_stage = replace(stage, context=victim.context)  # it writes on the result the set that the client knows
+    for n in sorted(others):
+        for message in list(machines.clients[n].outbox()):
+            liar.receive(n, bytes(message))
+    liar.close()
+    refused = 0
+    for n, message in list(liar.outbox()):
+        if n == told:
+            try:
+                victim.receive(bytes(message))
+            except ProtocolError:
+                refused += 1
+    if not refused or (victim.means is not None and not np.isnan(victim.means).all()):
+        raise Objection(f"client {told} took a mean over other contributors than those that it was told")
+
+
+def _told_of_fewer(told: int, absent: int) -> None:
+    """By reciprocals: a client whose weights are for all contributors is told that one is missing."""
+    machines = Machines(FIVE_SETS, 2, "reciprocal")
+    machines.contribute()
+    salts = {n: each.pending[0].salt for n, each in enumerate(machines.clients) if n != absent}
+    machines.server.queue = {}
+    machines.server._tell_announcement(Announcement(Step.SHARE, tuple(salts.items())), (told,))
+    ((_, message),) = machines.server.outbox()
+    try:
+        machines.clients[told].receive(bytes(message))
+    except ProtocolError:
+        return
+    raise Objection(f"client {told} takes part in a round whose contributors are not those of its weights")
 
 
 # --------------------------------------------------------------------------------------- the union: what clients get

@@ -52,7 +52,7 @@ def _findings(claims: Sequence[Claim], mutant: Mutant | None) -> list[Finding]:
 
 def _console() -> Console:
     """As wide as the terminal; wide enough for whole sentences elsewhere."""
-    return Console() if sys.stdout.isatty() else Console(width=160)
+    return Console(highlight=False) if sys.stdout.isatty() else Console(width=160, highlight=False)
 
 
 def _grid(*columns: str) -> Grid:
