@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from secea import client as client_module
 from secea import grid, union
 from secea.audit import Mutant
 from secea.audit.coins import Stream
@@ -164,16 +163,19 @@ def _one_rho(client: Client, of: Callable[[Client], Residues] = Client._rho) -> 
     return np.ascontiguousarray(np.broadcast_to(rho[:, :1, :1], rho.shape))
 
 
-def _per_entity(client: Client) -> Residues:
-    """The count of each entity of the union, in place of the count behind each query."""
-    module: Any = client_module  # its names may be replaced while a claim is checked
-    ring, label = client.session.ring, (client.query_context, b"%d" % client.weights, client._whose())
+def _per_entity(client: Client, of: Callable[[Client], Residues] = Client._openings) -> Residues:
+    """The counts of entities of the union, in place of those behind the first contributor's queries."""
+    ring, shape = client.session.ring, client.shape
     counts = ring.zeros(client.M)
     for n in client.contributors:
         ring.add_into(counts, client.indicators[n])
-    rho = module.KeyStream(module.expand(client.secret, "rho", *label)).nonzero(ring, 1, client.M)
-    zeta = module.KeyStream(module.expand(client.secret, "zeta", *label))
-    opened: Residues = module.open_masked(client.session.code, counts[:, None], rho, zeta, client.number)
+    query, some = client.queries[client.contributors[0]], slice(0, min(shape.count, client.M))
+    behind = ring.gather(shape.starts, shape.members, query, counts[:, :, None])[:, :, 0]
+    behind = ring.add(np.ascontiguousarray(behind), np.ascontiguousarray(query[:, shape.positions :]))
+    other = ring.subtract(np.ascontiguousarray(counts[:, some]), np.ascontiguousarray(behind[:, some]))
+    moved = ring.multiply(np.ascontiguousarray(client._rho()[:, 0, some]), other)
+    opened = of(client)
+    opened[:, 0, some] = ring.add(np.ascontiguousarray(opened[:, 0, some]), moved)
     return opened
 
 
