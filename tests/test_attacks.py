@@ -10,7 +10,7 @@ import pytest
 
 from secea.audit import Claim, Mutant, Objection, attacks, examine, statistics
 from secea.audit.attacks import bribe, counts
-from secea.audit.records import Recorded, random_tables
+from secea.audit.recorded import Recorded, random_tables
 from secea.audit.tails import FALSE_ALARM, binomial_tail, chi_square_tail, kolmogorov_tail
 from secea.params import Params
 

@@ -6,7 +6,7 @@ And what the checks without redundancy let pass: each such limit is a test of it
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,11 +24,9 @@ from secea.field import Residues, Ring
 from secea.messages import Buffer, Kind
 from secea.params import Params
 from secea.retrieval import Answerer
-from secea.retrieval.reciprocal import _Drowner
 from secea.server import Phase
 from secea.sharing import Deal, ones_at
 from secea.table import Name
-from views import Coins, Core, Elements, Label, Law, World, affine, any_differ, flat, law_of
 
 BOTH = ["reciprocal", "paillier"]
 both = pytest.mark.parametrize("retrieval", BOTH)
@@ -620,83 +618,6 @@ def test_limit_the_server_can_move_a_mean_of_7b_whatever_is_extra_since_it_adds_
         assert client.faults == []
         for name, mean in zip(client.names, client.means, strict=True):
             assert mean[0] - expected[name][0] > 90 * parties.params.resolution
-
-
-# ----------------------------------------------------------------------------------- what the syndromes show, honestly
-
-TINY = [Params(4, 1), Params(6, 2), Params(5, 1, dropouts=2), Params(6, 1, collusion=2)]
-every_tiny = pytest.mark.parametrize("params", TINY, ids=lambda q: f"N={q.N},T={q.T},K={q.K},need={q.need}")
-
-
-def equal_worlds(params: Params, coalition: Sequence[int]) -> list[World]:
-    """The coalition has the same inputs and means in both: alone with entity 0, or together with two others."""
-    a, up, down, other = ([x] * params.dim for x in (2, 3, 1, 4))
-    x, y, *rest = (n for n in range(params.N) if n not in coalition)
-    own: dict[int, dict[int, list[int]]] = {n: {0: a} for n in coalition}
-    alone = own | {x: {1: other}, y: {1: up}} | {n: {1: down} for n in rest}
-    together = own | {x: {0: up, 1: up}, y: {0: down}} | {n: {1: a} for n in rest}
-    return [World(tuple(world[n] for n in range(params.N))) for world in (alone, together)]
-
-
-class Surplus(Core):
-    """With what the first asker gets from answers beyond `need`: syndromes, or (a mutant) those answers."""
-
-    def beyond(self, contributors: Sequence[int], *, bare: bool) -> Residues:
-        n, ring, code = self.askers[0], self.ring, self.code
-        shape = (self.shape.count, self.form.block_length)
-        covered = [found[0] for found in self.covered(contributors).values()]
-        pads = [self.coins.stream("pad", v, n).lane(0).elements(ring, *shape) for v in contributors]
-        if bare:
-            return np.stack([ring.subtract(covered[i], pads[i]) for i in range(code.need, len(pads))], axis=1)
-        drowning: Any = self.coins.stream("eta", n)
-        bodies = {v: ring.to_bytes(answer) for v, answer in zip(contributors, covered, strict=True)}
-        sent = self._drowned(drowning, bodies)
-        found = ring.from_bytes(sent[1], len(pads) - code.need, *shape)
-        return ring.subtract(found, correction.syndromes(code, contributors, pads))
-
-    def _drowned(self, stream: Any, bodies: Mapping[int, Buffer]) -> Sequence[Buffer]:
-        return _Drowner(self.form, stream).mask(0, bodies, self.shape.count)
-
-
-def surplus_law(params: Params, world: World, coalition: Sequence[int], *, bare: bool) -> Law:
-    """Of the shares that the coalition gets in a round, its first client's blocks, and what is beyond them."""
-    others = [n for n in range(params.N) if n not in coalition]
-    memory: dict[Label, Residues] = {}
-
-    def view(coins: Coins) -> Elements:
-        core = Surplus(params, world, coins, askers=coalition[:1], queries=1, memory=memory)
-        dealt = [core.embedding(n)[:, list(coalition)] for n in others]
-        everyone = core.everyone()
-        return flat(*dealt, core.means(everyone)[coalition[0]], core.beyond(everyone, bare=bare))
-
-    def own(label: Label) -> Label:
-        return ("own", *label) if label[0] == "share" and label[2] in coalition else label
-
-    p = Surplus(params, world, Coins()).p
-    found = affine(view, p, free=frozenset({"share"}), rename=own)
-    return law_of(p, found.offset, found.linear)
-
-
-@every_tiny
-def test_syndromes_of_right_answers_are_0_under_the_pads_whatever_the_coins_and_the_data(params: Params) -> None:
-    assert params.need < params.N
-    coalition = tuple(range(params.T))
-    for world in equal_worlds(params, coalition):
-        for seed in range(5):
-            core = Surplus(params, world, Coins(seed=seed), askers=coalition[:1], queries=1)
-            assert not core.beyond(core.everyone(), bare=False).any()
-
-
-@every_tiny
-def test_what_t_clients_see_with_syndromes_depends_on_their_inputs_and_means_alone(params: Params) -> None:
-    coalition = tuple(range(params.T))
-    assert not any_differ(surplus_law(params, w, coalition, bare=False) for w in equal_worlds(params, coalition))
-
-
-@every_tiny
-def test_the_checker_objects_to_extra_answers_in_the_place_of_their_syndromes(params: Params) -> None:
-    coalition = tuple(range(params.T))
-    assert any_differ(surplus_law(params, w, coalition, bare=True) for w in equal_worlds(params, coalition))
 
 
 # --------------------------------------------------------------------------- what they show to a client that deviates

@@ -51,13 +51,22 @@ class Finding:
     cases: int
     ok: bool
     objection: str = ""
+    name: str = ""
 
 
 def examine(claims: Sequence[Claim], mutant: Mutant | None = None) -> Iterator[Finding]:
-    """Check one claim after the other, on the product or on a mutant."""
+    """Check one claim after the other, on the product or on a mutant.
+
+    A protocol that breaks off with an error of its own does not keep what is claimed of it either.
+    """
     for claim in claims:
         try:
             with mutant.applied() if mutant else nullcontext():
-                yield Finding(claim.claim, claim.method, claim.check(), ok=True)
+                cases = claim.check()
         except Objection as objection:
-            yield Finding(claim.claim, claim.method, 0, ok=False, objection=str(objection))
+            yield Finding(claim.claim, claim.method, 0, ok=False, objection=str(objection), name=claim.name)
+        except SecEAError as error:
+            fault = f"the protocol breaks off: {error}"
+            yield Finding(claim.claim, claim.method, 0, ok=False, objection=fault, name=claim.name)
+        else:
+            yield Finding(claim.claim, claim.method, cases, ok=True, name=claim.name)

@@ -1,251 +1,306 @@
-"""A small federation whose every hop is kept, and can be changed on its way: what attacks and statistics look at.
-
-Its parties are the product's own, with the system's randomness. Whoever attacks may use what that party sees: `opened`
-takes the keys of a message's receiver, and an attack says who that is.
-"""
+"""What the product's own state machines do, recorded in small federations: the keys they use, what they accept."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final, TypeAlias
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
+from secea import client, union
+from secea.audit import Claim, Objection
+from secea.audit.server_views import OWNERS
+from secea.audit.stand_ins import Wire
 from secea.client import Client
-from secea.errors import SERVER
-from secea.field import RING61, Residues, Ring
-from secea.keys import Channel, Identity, Opener, Roster, Sealer
-from secea.messages import Buffer, Header, Kind
+from secea.endpoint import Endpoint
+from secea.engines.local import Federation
+from secea.errors import SERVER, ProtocolError
+from secea.field import RING61
+from secea.keys import Identity, Roster, Sealer
+from secea.messages import Announcement, Step
 from secea.params import Params
+from secea.randomness import KeyStream
+from secea.retrieval.paillier import _Encrypter, _Scrambler
+from secea.retrieval.reciprocal import _Drowner, _Padder
 from secea.server import Phase, Server
-from secea.session import Session
-from secea.sharing import SEED_LAYOUT, seeded_clients, share_from_seed
-from secea.union import COLUMNS
+from secea.session import Scheme, Session
+from secea.sharing import Dealer
 
-Table: TypeAlias = Mapping[str, NDArray[np.floating[Any]]]
-Tables: TypeAlias = Sequence[Table]
+SMALL_KEYS: Mapping[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
+"""Paillier keys that cost little, and protect nothing: what is recorded does not depend on their size."""
 
-SMALL: Final[dict[str, Any]] = {"key_bits": 256, "insecure_small_keys": True}
-"""Paillier keys that cost little: no attack here is about their size."""
+# ------------------------------------------------------------------------------------------- no key covers two things
 
 
-@dataclass(frozen=True)
-class Hop:
-    """One message on one leg of its way: `carrier` hands it over, `receiver` takes it."""
+class Ledger:
+    """Which key covered what. A key may cover the same thing again (a repeated message), and nothing else."""
 
-    carrier: int
-    receiver: int
-    message: bytes
+    def __init__(self) -> None:
+        self.covered: dict[tuple[object, ...], bytes] = {}
+        self.purposes: dict[bytes, str] = {}
 
-    @cached_property
-    def header(self) -> Header:
-        """The label of the message, open to all."""
-        return Header.parse(self.message, self.carrier)
-
-
-Hook: TypeAlias = Callable[[Hop], Iterable[Hop]]
-"""Sees each hop before it is delivered, and gives what is delivered in its place."""
+    def note(self, purpose: str, key: bytes, what: bytes, *where: object) -> None:
+        """A key covers something; `where` says at which end and in which lane."""
+        digest = hashlib.sha256(what).digest()
+        if self.covered.setdefault((purpose, key, *where), digest) != digest:
+            raise Objection(f"a key that covered something as '{purpose}' covers something else: {where}")
+        if self.purposes.setdefault(key, purpose) != purpose:
+            raise Objection(f"a key serves as '{purpose}' and as '{self.purposes[key]}'")
 
 
-class Recorded:
-    """A server and its clients; `hops` holds what was delivered, in order."""
+@contextmanager
+def recording(ledger: Ledger) -> Iterator[None]:
+    """Notes what is sealed, padded, masked, shared, blinded and drowned."""
+    init, seal, deal, fill, mask = Sealer.__init__, Sealer.seal, Dealer.deal, union.fill, union.mask
+    pad, drown, encrypt, scramble = _Padder.cover, _Drowner.mask, _Encrypter.cover, _Scrambler.mask
+    module: Any = client
+    open_masked, stages = module.open_masked, Endpoint.stages
 
-    def __init__(
-        self, sets: Sequence[Collection[str]], *, retrieval: str = "reciprocal", queries: str = "buckets", **params: Any
-    ) -> None:
-        self.identities = {n: Identity.generate() for n in (*range(len(sets)), SERVER)}
-        keys = [self.identities[n].public for n in range(len(sets))]
-        given = Params(len(sets), **(SMALL | params))
-        given = given.with_bounds(max_entities=max(map(len, sets)), max_union=len(set().union(*sets)))
-        self.session = Session(given, Roster(tuple(keys), self.identities[SERVER].public), retrieval, queries)
+    def keep_key(self: Any, key: bytes, header: Any) -> None:
+        init(self, key, header)
+        self.key = key
+
+    def sealed(self: Any, chunk: int, payload: Any) -> Any:
+        message = seal(self, chunk, payload)
+        ledger.note("seal", self.key, bytes(message), chunk)
+        return message
+
+    def dealt(self: Any, chunk: int, data: Any) -> Any:
+        for stream in self._streams:
+            ledger.note("share", stream._key, data.tobytes(), chunk)
+        return deal(self, chunk, data)
+
+    def filled(tags: Any, geometry: Any, source: Any, *ring: Any) -> Any:
+        ledger.note("weights of the union", source._key, tags.tobytes())
+        return fill(tags, geometry, source, *ring)
+
+    def masked(table: Any, me: int, streams: Any, *ring: Any) -> Any:
+        plain, known = table.tobytes(), list(streams)
+        for _, stream in known:
+            ledger.note("mask of the union", stream._key, plain, me)
+        return mask(table, me, known, *ring)
+
+    def padded(self: Any, chunk: int, answers: Any) -> Any:
+        ledger.note("pad", self._stream._key, answers.tobytes(), chunk)
+        return pad(self, chunk, answers)
+
+    def drowned(self: Any, chunk: int, answers: Any, rows: int) -> Any:
+        ledger.note("noise of a mean", self._stream._key, _bodies(answers), chunk)
+        return drown(self, chunk, answers, rows)
+
+    def encrypted(self: Any, chunk: int, answers: Any) -> Any:
+        ledger.note("blinds", self._stream._key, answers.tobytes(), chunk)
+        return encrypt(self, chunk, answers)
+
+    def scrambled(self: Any, chunk: int, answers: Any, rows: int) -> Any:
+        ledger.note("r, psi and R", self._stream._key, _bodies(answers), chunk)
+        return scramble(self, chunk, answers, rows)
+
+    def opened(code: Any, counts: Any, rho: Any, zeta: Any, v: int) -> Any:
+        ledger.note("zeta", zeta._key, counts.tobytes(), v)
+        ledger.note("rho", hashlib.sha256(rho.tobytes()).digest(), counts.tobytes(), v)
+        return open_masked(code, counts, rho, zeta, v)
+
+    def staged(self: Any, labels: Any, context: bytes, *, seed: bytes = b"") -> Any:
+        made = stages(self, labels, context, seed=seed)
+        for stage in made:
+            ledger.note("stage", b"stage " + stage.seed, repr(stage.plain()[:-1]).encode())
+        return made
+
+    recorders = [
+        (Sealer, "__init__", keep_key), (Sealer, "seal", sealed), (Dealer, "deal", dealt), (union, "fill", filled),
+        (union, "mask", masked), (_Padder, "cover", padded), (_Drowner, "mask", drowned),
+        (_Encrypter, "cover", encrypted), (_Scrambler, "mask", scrambled), (client, "open_masked", opened),
+        (Endpoint, "stages", staged),
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for where, name, recorder in recorders:
+            stack.enter_context(patch.object(where, name, recorder))
+        yield
+
+
+def _bodies(answers: Mapping[int, Any]) -> bytes:
+    return b"".join(bytes(answers[v]) for v in sorted(answers))
+
+
+def check_keys() -> int:
+    """Rounds with a loss, an absence, restarts, and an update, in both forms of retrieval."""
+    ledger = Ledger()
+    sets = [["a", "b", "c"], ["b", "c", "d"], ["a", "d"], ["c", "d", "e"], ["a", "e"]]
+    rng = np.random.default_rng(1)  # made-up data
+    for retrieval in ("reciprocal", "paillier"):
+        with recording(ledger):
+            fed = Federation(Params(clients=5, dim=3, dropouts=1, **SMALL_KEYS), retrieval)
+            fed.setup(sets)
+            names = [list(own) for own in sets]
+            for number in range(5):
+                tables: list[Any] = [{name: rng.normal(size=3) for name in own} for own in names]
+                if number == 2:
+                    tables[4] = None
+                fed.round(tables, vanish=[3] if number == 1 else [])
+                fed.restart(*[(0, SERVER), (), (1,), (), ()][number] or (2,))
+                if number == 3:
+                    names[1] = ["a", "b"]
+                    fed.update(1, names[1])
+    return len(ledger.covered)
+
+
+# ------------------------------------------------------------------------------------------------ one contributor set
+
+
+class Machines:
+    """A server and its clients, driven by hand."""
+
+    def __init__(self, sets: Sequence[Sequence[str]], dropouts: int, retrieval: str) -> None:
+        everyone = (*range(len(sets)), SERVER)
+        self.identities = {n: Identity.generate() for n in everyone}
+        params = Params(len(sets), 2, dropouts=dropouts, **SMALL_KEYS)
+        params = params.with_bounds(max_entities=max(map(len, sets)), max_union=len({e for own in sets for e in own}))
+        roster = Roster(tuple(self.identities[n].public for n in range(len(sets))), self.identities[SERVER].public)
+        self.session = Session(params, roster, retrieval, "full")
         self.server = Server(self.session, self.identities[SERVER])
-        self.clients = {n: Client(self.session, n, self.identities[n], own) for n, own in enumerate(sets)}
-        self.hops: list[Hop] = []
+        self.clients = [Client(self.session, n, self.identities[n], own) for n, own in enumerate(sets)]
 
-    @property
-    def params(self) -> Params:
-        """The public parameters."""
-        return self.session.params
-
-    def party(self, n: int) -> Client | Server:
-        """A client, or the server."""
-        return self.server if n == SERVER else self.clients[n]
-
-    # ---------------------------------------------------------------------------------------------------- delivering
-
-    def deliver(self, hop: Hop) -> None:
-        """Hand a message over, and keep it."""
-        if hop.receiver == SERVER:
-            self.server.receive(hop.carrier, hop.message)
-        else:
-            self.clients[hop.receiver].receive(hop.message)
-        self.hops.append(hop)
-
-    def _pass(self, hops: Iterable[Hop], hook: Hook | None) -> None:
-        for hop in hops:
-            for given in [hop] if hook is None else hook(hop):
-                self.deliver(given)
-
-    def sending(self, n: int) -> list[Hop]:
-        """What a client has to send now."""
-        return [Hop(n, SERVER, bytes(message)) for message in self.clients[n].outbox()]
-
-    def up(self, hook: Hook | None = None, clients: Iterable[int] | None = None) -> None:
-        """Clients (all of them, unless said) send what they have to send."""
-        for n in self.clients if clients is None else clients:
-            self._pass(self.sending(n), hook)
-
-    def down(
-        self, hook: Hook | None = None, clients: Iterable[int] | None = None, server: Server | None = None
-    ) -> None:
-        """The server sends what it has to send; to those clients alone, where they are named."""
-        waiting = (server or self.server).drain()
-        for n in waiting if clients is None else clients:
-            self._pass([Hop(SERVER, n, bytes(message)) for message in waiting.get(n, [])], hook)
-
-    def exchange(self, hook: Hook | None = None) -> None:
+    def exchange(self) -> None:
         """Clients to server, and back."""
-        self.up(hook)
-        self.finish(hook)
-
-    def finish(self, hook: Hook | None = None) -> None:
-        """The server ends the stage, and sends what follows from it."""
+        for n, each in enumerate(self.clients):
+            for message in list(each.outbox()):
+                self.server.receive(n, bytes(message))
         self.server.close()
-        self.down(hook)
+        for n, message in list(self.server.outbox()):
+            self.clients[n].receive(bytes(message))
 
-    def until(self, *phases: Phase, hook: Hook | None = None) -> Recorded:
-        """Exchanges, until the server is in one of these phases."""
-        self.down(hook)
-        while self.server.phase not in phases:
-            self.exchange(hook)
-        return self
-
-    def setup(self, hook: Hook | None = None) -> Recorded:
-        """All that comes before the first round."""
-        return self.until(Phase.READY, hook=hook)
-
-    def begin(self, tables: Tables) -> None:
-        """A round begins: everyone contributes."""
+    def contribute(self) -> None:
+        """A round begins, and every client has its shares ready."""
+        while self.server.phase is not Phase.READY:
+            self.exchange()
         self.server.begin_round()
-        for n, client in self.clients.items():
-            client.contribute(tables[n], self.server.round)
+        for n, each in enumerate(self.clients):
+            each.contribute({name: [float(n), 1.0] for name in each.names}, self.server.round)
 
-    def round(self, tables: Tables, hook: Hook | None = None) -> Recorded:
-        """One whole round."""
-        self.begin(tables)
-        return self.until(Phase.READY, hook=hook)
-
-    # ------------------------------------------------------------------------------------------------------- restarts
-
-    def saved(self) -> dict[int, bytes]:
-        """Everybody's state."""
-        return {n: self.party(n).save() for n in (*self.clients, SERVER)}
-
-    def back_to(self, saved: Mapping[int, bytes]) -> None:
-        """These parties are again what they were."""
-        for n, data in saved.items():
-            if n == SERVER:
-                self.server = self.fork(data)
-            else:
-                self.clients[n] = Client.restore(self.session, self.identities[n], data)
-
-    def fork(self, saved: bytes) -> Server:
-        """A second server with the same keys and the past that was saved: what a server that lies can do."""
-        return Server.restore(self.session, self.identities[SERVER], saved)
-
-    # -------------------------------------------------------------------------------------------------------- reading
-
-    def of(self, kind: Kind, *, sender: int | None = None, receiver: int | None = None) -> Iterator[Hop]:
-        """The recorded messages of a kind, each once: as they reach the party that they are for."""
-        for hop in self.hops:
-            header = hop.header
-            wanted = sender in (None, header.sender) and receiver in (None, header.receiver)
-            if wanted and header.kind is kind and hop.receiver == header.receiver:
-                yield hop
-
-    def _channel(self, header: Header) -> Channel:
-        return self.party(header.receiver).wire.channels[header.sender]
-
-    def opened(self, hop: Hop) -> bytes:
-        """What the receiver reads in a sealed message (and its sender knows)."""
-        header = hop.header
-        return bytes(Opener(self._channel(header).derive("seal", header.label()), header).open(header, hop.message))
-
-    def resealed(self, hop: Hop, payload: Buffer | None = None, **label: Any) -> Hop:
-        """The same message with another payload, or under another label, by someone who has the key."""
-        header = replace(hop.header, **label)
-        sealer = Sealer(self._channel(header).derive("seal", header.label()), header)
-        body = self.opened(hop) if payload is None else payload
-        return replace(hop, message=bytes(sealer.seal(header.chunk, body)))
-
-    def residues(self, hop: Hop) -> Residues:
-        """The field elements of a message as its receiver reads them, [P, rows, width]; a seed is expanded."""
-        header, payload = hop.header, self.opened(hop)
-        if header.kind is Kind.TABLE:
-            return RING61.from_bytes(payload, len(payload) // RING61.element_bytes // COLUMNS, COLUMNS)
-        ring, layout = self.session.ring, self.session.layout(header.kind, self.server.M, len(self.server.contributors))
-        width = self.session.form.block_length if header.kind in (Kind.SHARE, Kind.ANSWER) else 1
-        if self.is_seed(hop):
-            return np.concatenate(list(share_from_seed(payload, ring, layout, width)), axis=1)
-        body = payload[layout.prefix :]
-        return ring.from_bytes(body, len(body) // ring.element_bytes // width, width)
-
-    def is_seed(self, hop: Hop) -> bool:
-        """Whether a share goes as a seed."""
-        header = hop.header
-        dealt = header.kind in (Kind.QUERY, Kind.INDICATOR, Kind.RESHARE, Kind.SHARE)
-        seeded = dealt and header.receiver in seeded_clients(self.params, header.sender, header)
-        return seeded and header.chunks == SEED_LAYOUT.chunks
-
-    def answers(self, n: int, round: int) -> dict[int, bytes]:
-        """The server: each client's answers to client n's queries in a round, the proofs in front left out."""
-        layout = self.session.layout(Kind.ANSWER, self.server.M, len(self.server.contributors))
-        found: dict[int, list[bytes]] = defaultdict(list)
-        for hop in self.of(Kind.ANSWER):
-            if hop.header.round == round and self.server.contributors[layout.section(hop.header.chunk)] == n:
-                found[hop.header.sender].append(self.opened(hop)[layout.prefix :])
-        return {v: b"".join(parts) for v, parts in found.items()}
+    def two_faces(self, absent: int) -> Server:
+        """The server gets the shares of all; a second face of it, which is returned, lacks those of one client."""
+        late: list[bytes] = []
+        for n, each in enumerate(self.clients):
+            for message in list(each.outbox()):
+                if n == absent:
+                    late.append(bytes(message))
+                else:
+                    self.server.receive(n, bytes(message))
+        liar = Server.restore(self.session, self.identities[SERVER], self.server.save())
+        for part in late:
+            self.server.receive(absent, part)
+        self.server.close()
+        liar.close()
+        return liar
 
 
-def read_integers(run: Recorded, tables: Tables) -> Residues:
-    """A round with shared reciprocals; C*mean + noise as client 0 reads it before it divides, [P, own, d].
-
-    Rows are in the order of client 0's names: a curious client may look at its own numbers.
-    """
-    client, seen = run.clients[0], []
-    join = Ring.join
-
-    def kept(ring: Ring, x: Residues, scale: float) -> NDArray[np.float64]:
-        seen.append(x.transpose(0, 2, 1, 3).reshape(ring.size, x.shape[2], -1))
-        return join(ring, x, scale)
-
-    def watch(hop: Hop) -> Iterable[Hop]:
-        if hop.receiver == 0 and hop.header.kind is Kind.MEAN:
-            with patch.object(Ring, "join", kept):
-                run.deliver(hop)
-            return []
-        return [hop]
-
-    run.round(tables, watch)
-    asked = np.flatnonzero(client.placement >= 0)
-    order = np.argsort(client.placement[asked])  # names stand in the order of their rows
-    return np.concatenate(seen, axis=1)[:, asked[order], : client.session.params.dim]
+FIVE_SETS = (("a", "b"), ("b", "a"), ("c", "a"), ("a", "c"), ("a", "d"))
+TOLD_AND_ABSENT = ((0, 4), (4, 1), (2, 3), (1, 0))
 
 
-def exact_integers(ring: Ring, x: Residues) -> NDArray[np.object_]:
-    """The centred integers that have these residues, by the Chinese remainder theorem: [P, ...] -> [...]."""
-    whole = ring.modulus
-    parts = [whole // p * pow(whole // p, -1, p) for p in ring.primes]
-    total = sum(row.astype(object) * part for row, part in zip(x, parts, strict=True)) % whole
-    centred: NDArray[np.object_] = (total + whole // 2) % whole - whole // 2
-    return centred
+def check_one_set() -> int:
+    """The server tells one client of all contributors, and the others that one is missing; or the other way round."""
+    for told, absent in TOLD_AND_ABSENT:
+        _told_of_all(told, absent)
+        _told_of_fewer(told, absent)
+    return 2 * len(TOLD_AND_ABSENT)
 
 
-def random_tables(sets: Sequence[Collection[str]], dim: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Made-up embeddings."""
-    return [{name: rng.normal(size=dim) for name in sorted(own)} for own in sets]
+def _told_of_all(told: int, absent: int) -> None:
+    """With Paillier: three answers of others, who were told of fewer contributors, would make a mean."""
+    machines = Machines(FIVE_SETS, 2, "paillier")
+    machines.contribute()
+    liar = machines.two_faces(absent)
+    others = set(range(5)) - {told, absent}
+    for server, to in ((machines.server, {told, absent}), (liar, others)):
+        for n, message in list(server.outbox()):
+            if n in to:
+                machines.clients[n].receive(bytes(message))
+    victim, stage = machines.clients[told], liar.mean_stage
+    assert stage is not None
+    liar.mean_stage = replace(stage, context=victim.context)  # it writes on the result the set that the client knows
+    for n in sorted(others):
+        for message in list(machines.clients[n].outbox()):
+            liar.receive(n, bytes(message))
+    liar.close()
+    refused = 0
+    for n, message in list(liar.outbox()):
+        if n == told:
+            try:
+                victim.receive(bytes(message))
+            except ProtocolError:
+                refused += 1
+    if not refused or (victim.means is not None and not np.isnan(victim.means).all()):
+        raise Objection(f"client {told} took a mean over other contributors than those that it was told")
+
+
+def _told_of_fewer(told: int, absent: int) -> None:
+    """By reciprocals: a client whose weights are for all contributors is told that one is missing."""
+    machines = Machines(FIVE_SETS, 2, "reciprocal")
+    machines.contribute()
+    salts = {n: each.pending[0].salt for n, each in enumerate(machines.clients) if n != absent}
+    machines.server.queue = {}
+    machines.server._tell_announcement(Announcement(Step.SHARE, tuple(salts.items())), (told,))
+    ((_, message),) = machines.server.outbox()
+    try:
+        machines.clients[told].receive(bytes(message))
+    except ProtocolError:
+        return
+    raise Objection(f"client {told} takes part in a round whose contributors are not those of its weights")
+
+
+# --------------------------------------------------------------------------------------- the union: what clients get
+
+
+def check_union_total() -> int:
+    """What the server tells a client of the union is the same whoever owns what, and whatever the weights are."""
+    cases, told = 0, set()
+    tags = np.arange(3, dtype=np.uint64) * np.uint64(10**15) + np.uint64(7)
+    scheme: Any = Scheme(Params(3, 1, max_entities=3, max_union=3))
+    geometry = scheme.geometry(0, bytes(16))
+    for owners in OWNERS:
+        for _ in range(8):
+            stand_in = SimpleNamespace(params=scheme.params)
+            with patch("secea.server.Endpoint", lambda *a, s=stand_in, **k: Wire(s, SERVER)):
+                server = Server(scheme, Identity(bytes(32)))
+            server.members, server.context, server.phase = (0, 1, 2), bytes(16), Phase.TABLE
+            total = RING61.zeros(geometry.cells, union.COLUMNS)
+            for own in owners:
+                RING61.add_into(total, union.fill(tags[list(own)], geometry, KeyStream(os.urandom(32))))
+            server.total = total
+            server._close_table((0, 1, 2))
+            queue: Any = server.queue
+            told.add(tuple((m.header.kind, m.payload) for n in range(3) for m in queue[n]))
+            cases += 1
+            if len(told) > 1:
+                raise Objection("what the server tells clients of the union depends on who owns what, or on weights")
+    return cases
+
+
+CLAIMS = (
+    Claim(
+        "union-total",
+        "Clients get the sorted tags of the union, the same whoever owns what, and not the total of the tables.",
+        "record",
+        check_union_total,
+    ),
+    Claim(
+        "one-contributor-set",
+        "A server that tells one client another contributor set gets no result out of it.",
+        "record",
+        check_one_set,
+    ),
+    Claim(
+        "keys",
+        "No key covers two different things: in rounds with a loss, restarts and an update, in both retrievals.",
+        "record",
+        check_keys,
+    ),
+)

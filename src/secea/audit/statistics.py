@@ -21,7 +21,7 @@ from secea.audit import Claim, Mutant, Objection
 from secea.audit.attacks.paillier import DIM as PAILLIER_DIM
 from secea.audit.attacks.paillier import SETS as PAILLIER_SETS
 from secea.audit.attacks.paillier import slots, without_p_times_r
-from secea.audit.records import Recorded, exact_integers, random_tables, read_integers
+from secea.audit.recorded import Recorded, exact_integers, random_tables, read_integers
 from secea.audit.tails import FALSE_ALARM, chi_square_tail, kolmogorov_tail
 from secea.client import Client
 from secea.field import RING61, Residues, Ring

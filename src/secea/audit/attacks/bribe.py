@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea import fixedpoint
-from secea.audit.records import Recorded, Tables, random_tables
+from secea.audit.recorded import Recorded, Tables, random_tables
 from secea.field import Residues
 from secea.lagrange import Code
 from secea.messages import Kind

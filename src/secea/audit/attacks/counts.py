@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from secea import grid
 from secea.audit import Claim, Mutant, Objection
-from secea.audit.records import Recorded, exact_integers, read_integers
+from secea.audit.recorded import Recorded, exact_integers, read_integers
 from secea.audit.tails import FALSE_ALARM, binomial_tail
 from secea.client import Client
 from secea.field import Residues, Ring

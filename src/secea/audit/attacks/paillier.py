@@ -20,7 +20,7 @@ from gmpy2 import mpz
 
 from secea import fixedpoint
 from secea.audit import Claim, Mutant, Objection
-from secea.audit.records import Recorded, Tables, random_tables
+from secea.audit.recorded import Recorded, Tables, random_tables
 from secea.field import M61, RING61
 from secea.messages import DIGEST_BYTES, Kind
 from secea.paillier import Elements, Packing, PrivateKey, PublicKey

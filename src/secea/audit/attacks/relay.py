@@ -7,7 +7,8 @@ attacks must fail, because they would give it embeddings.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
@@ -20,7 +21,7 @@ from secea import fixedpoint, keys, union
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.attacks.paillier import true_sums
 from secea.audit.attacks.streams import unnumbered
-from secea.audit.records import SMALL, Hop, Recorded, random_tables
+from secea.audit.recorded import SMALL, Hop, Recorded, random_tables
 from secea.client import Client
 from secea.endpoint import Endpoint, Stage
 from secea.errors import SERVER, ProtocolError
@@ -29,6 +30,7 @@ from secea.keys import Channel, Hello, Opener, Sealer, SessionKey, expand, share
 from secea.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Kind, Layout
 from secea.paillier import PrivateKey
 from secea.retrieval.paillier import Paillier
+from secea.server import Server
 from secea.sharing import Deal
 
 SETS: Final = ({"a", "b", "c"}, {"b", "c", "d"}, {"a", "c", "e"}, {"b", "e"})
@@ -291,6 +293,16 @@ CLAIMS: Final = (
     ),
 )
 
+
+@contextmanager
+def _freshness_unchecked() -> Iterator[None]:
+    with (
+        patch.multiple(Endpoint, require=_require_nothing, take=unnumbered),
+        patch.object(Server, "_past", lambda server, header: False),
+    ):
+        yield
+
+
 MUTANTS: Final = (
     Mutant(
         "hellos-not-verified",
@@ -307,7 +319,7 @@ MUTANTS: Final = (
     Mutant(
         "freshness-unchecked",
         "Receivers check neither the labels of messages nor the numbers of stages.",
-        lambda: patch.multiple(Endpoint, require=_require_nothing, take=unnumbered),
+        _freshness_unchecked,
         ("replays",),
     ),
     Mutant(

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from secea.audit import Claim, Mutant, Objection
-from secea.audit.records import Recorded, random_tables
+from secea.audit.recorded import Recorded, random_tables
 from secea.client import Client
 from secea.client import Phase as ClientPhase
 from secea.endpoint import Endpoint, Opened, Stage
