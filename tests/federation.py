@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from secea.client import Client
 from secea.client import Phase as ClientPhase
-from secea.errors import SERVER, ProtocolError
+from secea.errors import SERVER, ProtocolError, Stale
 from secea.keys import Channel, Identity, Opener, Roster, Sealer
 from secea.messages import ALL, HEADER_BYTES, TAG_BYTES, Announcement, Header, Kind
 from secea.params import Params
@@ -132,19 +133,24 @@ class Parties:
         else:
             self.clients[hop.receiver].receive(hop.message)
 
+    def hand(self, hop: Hop) -> None:
+        """Deliver as an engine does: what came before is ignored."""
+        with suppress(Stale):
+            self.deliver(hop)
+
     def up(self, hook: Hook = untouched) -> None:
         """The present clients send what they have to send."""
         for n in sorted(self.present):
             for message in [bytes(message) for message in self.clients[n].outbox()]:
                 for hop in hook(Hop(n, SERVER, message)):
-                    self.deliver(hop)
+                    self.hand(hop)
 
     def down(self, hook: Hook = untouched) -> None:
         """The server sends what it has to send; those that are absent do not get it."""
         for n, message in [(n, bytes(message)) for n, message in self.server.outbox()]:
             if n in self.present:
                 for hop in hook(Hop(SERVER, n, message)):
-                    self.deliver(hop)
+                    self.hand(hop)
 
     def exchange(self, hook: Hook = untouched) -> None:
         self.up(hook)
@@ -160,7 +166,7 @@ class Parties:
                 if len(sent) < at_once:
                     del sending[n]
                 for hop in (hop for message in sent for hop in hook(Hop(n, SERVER, message))):
-                    self.deliver(hop)
+                    self.hand(hop)
             self.flow(hook)
         self.server.close()
         self.flow(hook)
@@ -171,7 +177,7 @@ class Parties:
             for hop in (
                 hop for message in waiting if n in self.present for hop in hook(Hop(SERVER, n, bytes(message)))
             ):
-                self.deliver(hop)
+                self.hand(hop)
 
     def until(self, *phases: Phase, hook: Hook = untouched) -> None:
         """Exchanges, until the server is in one of these phases."""
