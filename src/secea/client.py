@@ -42,6 +42,7 @@ from secea.errors import (
     FederationError,
     ProtocolError,
     SnapshotError,
+    Stale,
     TableError,
     party,
 )
@@ -58,7 +59,7 @@ from secea.session import Session, label_of, members_context, step_context, unio
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
 from secea.table import Name, Table, TableLike, as_table, canonical_names
 
-_SNAPSHOT: Final = "secea client 1"
+_SNAPSHOT: Final = "secea client 2"
 
 
 class Phase(StrEnum):
@@ -460,6 +461,9 @@ class Client:
     def _greeted(self, header: Header, message: Buffer) -> None:
         """A hello: the server's, or that of an announced member that is still missing."""
         if header.sender != SERVER:
+            known = self.wire.peers.get(header.sender)
+            if known is not None and header.salt == known.incarnation:
+                raise Stale((header.sender, SERVER), f"{header.title} came before")
             if self.phase is not Phase.GREETING or (Kind.HELLO, header.sender) not in self.missing:
                 raise unauthentic(header.sender, f"{header.title} is not due")
             assert self.members is not None

@@ -56,7 +56,7 @@ from secea.retrieval.reciprocal import opened_masked, reciprocals, same_at_every
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, seeded_clients
 
-_SNAPSHOT: Final = "secea server 1"
+_SNAPSHOT: Final = "secea server 2"
 MOST_ATTEMPTS: Final = 8
 
 
