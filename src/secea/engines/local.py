@@ -260,14 +260,20 @@ class Federation:
         if not done or not self._present <= set(self.server.query_members):
             self._new_epoch()
         with self._in("setup"):
-            weighted = self.session.form.weighted and self.server.phase is Phase.READY
-            if weighted and self._present != set(self.server.contributors):
-                self.server.begin_weights(self._present)
             self._run()
+            while self.session.form.weighted and (self._present != set(self.server.contributors) or self._behind()):
+                self.server.begin_weights(self._present)
+                self._run()
+
+    def _behind(self) -> bool:
+        """Whether someone is present who was lost before it had the weights. (Who re-shares nothing is not missed.)"""
+        return any(self._clients[n].context != self.server.context for n in self._present)
 
     def _new_epoch(self) -> None:
         with self._in("setup"):
-            for n in sorted(self._present - self.server.wire.peers.keys()):  # who has not said hello yet
+            for n in sorted(self._present):
+                if self.server.wire.peers.get(n) == self._clients[n].wire.hello:
+                    continue  # it has said hello
                 for message in self._clients[n].outbox():
                     self._record(n, "server", message)
                     self._deliver(self.server.receive, n, message)
