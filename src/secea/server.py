@@ -500,7 +500,8 @@ class Server:
             i = int(np.argwhere((t == 0).any(axis=(0, 2)))[0, 0])
             raise FederationError(f"a query of {party(there[i])} asks for an entity that no contributor owns")
         layout = session.layout(Kind.RECIPROCAL, self.M, len(there))
-        stage = self._stage(Kind.RECIPROCAL)
+        # As for the means: a server that was rolled back shares t as it did before.
+        stage = self._stage(Kind.RECIPROCAL, expand(self.wire.key.secret, "reciprocals", self.context))
         noise = KeyStream(expand(stage.seed, "noise")).elements(ring, code.T, *t.shape[1:])
         shares = code.encode(same_at_every_block(code, t), noise, there)
         for i, n in enumerate(there):
