@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from federation import Floats, Hop, Parties, Tables
-from secea.client import Client
 from secea.client import Phase as ClientPhase
 from secea.errors import SERVER, FederationError, ProtocolError, Stale
-from secea.messages import Kind
 from secea.server import Phase, Server
 from secea.table import Name
 from world import BOTH, Ledger

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from secea import Federation, FederationError
+from secea import FederationError
 from secea.client import Client
 from secea.endpoint import Stage
 from secea.errors import SERVER

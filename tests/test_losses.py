@@ -87,15 +87,23 @@ def test_one_after_the_other_every_subset_vanishes_in_some_stage_of_the_set_up_a
 # ------------------------------------------------------------------------------------------------------------- rounds
 
 
-@pytest.mark.parametrize(("clients", "collusion", "dropouts"), [*FEDERATIONS, (7, 1, 4)])
+@pytest.mark.parametrize(("clients", "collusion", "dropouts"), FEDERATIONS)
 @pytest.mark.parametrize(("retrieval", "stage"), ROUNDS)
 def test_whoever_vanishes_from_a_round_gets_nothing_the_others_their_means_and_the_next_round_is_right(
     retrieval: str, stage: str, clients: int, collusion: int, dropouts: int
 ) -> None:
     there = world(retrieval, clients, collusion, dropouts).setup()
-    for lost in subsets(clients, dropouts) if dropouts < 4 else combinations(range(clients), dropouts):
+    for lost in subsets(clients, dropouts):
         there.round(vanish=dict.fromkeys(lost, stage))
         there.round()
+
+
+@pytest.mark.parametrize("stage", ROUND_STAGES)
+def test_any_four_of_seven_may_vanish(stage: str) -> None:
+    there = world("reciprocal", 7, 1, 4).setup()
+    for lost in combinations(range(7), 4):
+        there.round(vanish=dict.fromkeys(lost, stage))
+    there.round()
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), FEDERATIONS)
@@ -160,14 +168,11 @@ def come_back(parties: Parties, *, weights: bool) -> None:
     parties.goes_on("back")
 
 
-@pytest.mark.parametrize("dropouts", [1, 2])
 @pytest.mark.parametrize(("retrieval", "stage"), [case for case in SETUPS if case[1] != "greeting"])
-def test_whoever_is_silent_in_a_stage_of_the_set_up_is_left_out_and_comes_back(
-    retrieval: str, stage: str, dropouts: int
-) -> None:
-    parties = Parties(few_each(5), retrieval=retrieval, dropouts=dropouts, dim=2)
+def test_whoever_is_silent_in_a_stage_of_the_set_up_is_left_out_and_comes_back(retrieval: str, stage: str) -> None:
+    parties = Parties(few_each(5), retrieval=retrieval, dropouts=2, dim=2)
     parties.setup()
-    for lost in subsets(5, dropouts):
+    for lost in subsets(5, 2):
         delivered = parties.waiting()
         parties.server.begin_epoch(parties.present)
         parties.down(lambda hop, old=delivered: () if hop.message in old else [hop])  # type: ignore[misc]
@@ -191,14 +196,11 @@ def test_whoever_does_not_say_hello_is_left_out_and_comes_back(retrieval: str) -
         come_back(parties, weights=False)
 
 
-@pytest.mark.parametrize("dropouts", [1, 2])
 @pytest.mark.parametrize(("retrieval", "stage"), ROUNDS)
-def test_whoever_is_silent_in_a_stage_of_a_round_costs_the_others_no_mean(
-    retrieval: str, stage: str, dropouts: int
-) -> None:
-    parties = Parties(few_each(5), retrieval=retrieval, dropouts=dropouts, dim=2)
+def test_whoever_is_silent_in_a_stage_of_a_round_costs_the_others_no_mean(retrieval: str, stage: str) -> None:
+    parties = Parties(few_each(5), retrieval=retrieval, dropouts=2, dim=2)
     parties.setup()
-    for lost in subsets(5, dropouts):
+    for lost in subsets(5, 2):
         tables = parties.tables(lost)
         parties.begin(tables)
         leave(parties, stage, lost)
@@ -212,12 +214,11 @@ def test_whoever_is_silent_in_a_stage_of_a_round_costs_the_others_no_mean(
         come_back(parties, weights=stage == "share")
 
 
-@pytest.mark.parametrize("dropouts", [1, 2])
 @pytest.mark.parametrize("stage", WEIGHT_STAGES)
-def test_whoever_is_silent_while_weights_are_renewed_is_left_out(stage: str, dropouts: int) -> None:
-    parties = Parties(few_each(5), dropouts=dropouts, dim=2)
+def test_whoever_is_silent_while_weights_are_renewed_is_left_out(stage: str) -> None:
+    parties = Parties(few_each(5), dropouts=2, dim=2)
     parties.setup()
-    for lost in subsets(5, dropouts):
+    for lost in subsets(5, 2):
         delivered = parties.waiting()
         parties.server.begin_weights(parties.present)
         parties.down(lambda hop, old=delivered: () if hop.message in old else [hop])  # type: ignore[misc]
@@ -243,7 +244,7 @@ def test_more_losses_than_can_be_borne_give_no_result_to_anyone_and_the_next_rou
     there = world(retrieval, clients, collusion, dropouts).setup()
     fewest = there.fed.server.fewest
     for size in range(clients - fewest + 1, clients + 1):
-        for lost in list(combinations(range(clients), size))[::5]:
+        for lost in list(combinations(range(clients), size))[:: 5 if clients == 5 else 17]:
             number, left = there.fed.server.round, sorted(set(range(clients)) - set(lost))
             what = f"{len(left)} clients (answered in round|took part in the stage 'share')"
             with pytest.raises(FederationError, match=rf"{what}.*{fewest} are needed"):
@@ -260,14 +261,12 @@ def test_a_set_up_that_too_few_survive_is_a_clear_error_and_a_later_one_works(
 ) -> None:
     ledger = Ledger(monkeypatch)
     there = world(retrieval, 5, 1, 2)
-    for lost in subsets(5, 5):
-        if len(lost) < 3:
-            continue
+    for lost in ((0, 1, 2), (1, 2, 3, 4), (0, 1, 2, 3, 4)):
         with pytest.raises(FederationError, match=rf"\b{5 - len(lost)} clients .*; 3 are needed"):
             there.setup(vanish=dict.fromkeys(lost, stage))
     there.setup()
     there.round()
-    for lost in combinations(range(5), 3):  # a set-up, or an epoch, that fails leaves the one before it
+    for lost in ((2, 3, 4), (0, 2, 4)):  # a set-up that fails leaves the one before it
         with pytest.raises(FederationError, match=r"2 clients .*; 3 are needed"):
             there.setup(vanish=dict.fromkeys(lost, stage))
         there.round()
@@ -277,7 +276,7 @@ def test_a_set_up_that_too_few_survive_is_a_clear_error_and_a_later_one_works(
 @pytest.mark.parametrize(("retrieval", "stage"), [case for case in SETUPS if case[1] != "greeting"])
 def test_an_epoch_that_too_few_survive_is_a_clear_error_and_the_next_round_works(retrieval: str, stage: str) -> None:
     there = world(retrieval, 5, 1, 2).setup()
-    for lost in combinations(range(5), 3):
+    for lost in ((0, 1, 2), (1, 2, 4), (2, 3, 4)):
         with pytest.raises(FederationError, match=r"2 clients .*; 3 are needed"):
             there.fed.update(0, ["another"], vanish=dict.fromkeys(lost, stage))
         there.round()
@@ -320,7 +319,7 @@ def test_an_entity_whose_owners_are_all_absent_is_asked_for_by_nobody_and_is_bac
     retrieval: str,
 ) -> None:
     sets: list[Any] = [["a"], ["a", "b"], ["b"], ["c", "a"], ["c"]]
-    there = World(sets, retrieval, dropouts=2).setup()
+    there = World(sets, retrieval, dropouts=2, max_entities=3, max_union=5).setup()
     there.round()
     there.round(absent=[3, 4])
     there.round(absent=[3, 4])

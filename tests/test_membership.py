@@ -14,8 +14,7 @@ from world import BOTH, Ledger, World, few_each
 
 def public(fed: Federation) -> dict[int, tuple[bytes, bytes, bytes]]:
     """Of each party: its identity, its Paillier modulus, its X25519 key of this session."""
-    parties = {**fed.clients, SERVER: fed.server}
-    hellos = {n: party.wire.hello for n, party in parties.items()}
+    hellos = {n: client.wire.hello for n, client in fed.clients.items()} | {SERVER: fed.server.wire.hello}
     return {n: (fed.session.roster.key(n), hello.paillier, hello.public) for n, hello in hellos.items()}
 
 

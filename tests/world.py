@@ -24,8 +24,8 @@ Losses: TypeAlias = Collection[int] | Mapping[int, str]
 
 def few_each(clients: int) -> list[list[Name]]:
     """At most three entities each, the fewest queries: owners alone, shared ones, and a client that owns nothing."""
-    names: list[list[Name]] = [[n, f"next {(n + 1) % clients}", "all"][: 1 + n % 3] for n in range(clients)]
-    return [*names[:3], [], [*names[4][:1], "all", "next 2"], *names[5:]]
+    names: list[list[Name]] = [list[Name]((n, f"next {(n + 1) % clients}", "all"))[: 1 + n % 3] for n in range(clients)]
+    return [*names[:3], [], [4, "all", "next 2"], *names[5:]]
 
 
 class World:
@@ -36,7 +36,8 @@ class World:
         self.rng = np.random.default_rng(seed)
         self.sets: list[list[Name]] = [list(names) for names in sets]
         self.fed = Federation(Params(**{"clients": len(sets), "dim": 2, **SMALL, **params}), retrieval)
-        self.fed._map = map  # type: ignore[method-assign]  # one core: threads would only cost
+        engine: Any = self.fed
+        engine._map = map  # one after the other: for so little, threads would only cost
         self.rounds = 0
 
     def setup(self, **losses: Any) -> World:

@@ -266,7 +266,7 @@ class Federation:
                 self._run()
 
     def _behind(self) -> bool:
-        """Whether someone is present who was lost before it had the weights. (Who re-shares nothing is not missed.)"""
+        """Whether someone is present who was lost before it had the weights; who re-shares nothing is not missed."""
         return any(self._clients[n].context != self.server.context for n in self._present)
 
     def _new_epoch(self) -> None:
