@@ -42,6 +42,7 @@ from secea.errors import (
     FederationError,
     ProtocolError,
     SnapshotError,
+    Stale,
     TableError,
     party,
 )
@@ -500,6 +501,9 @@ class Client:
     def _greeted(self, header: Header, message: Buffer) -> None:
         """A hello: the server's, or that of an announced member that is still missing."""
         if header.sender != SERVER:
+            known = self.wire.peers.get(header.sender)
+            if known is not None and header.salt == known.incarnation:
+                raise Stale((header.sender, SERVER), f"{header.title} came before")
             if self.phase is not Phase.GREETING or (Kind.HELLO, header.sender) not in self.missing:
                 raise unauthentic(header.sender, f"{header.title} is not due")
             assert self.members is not None

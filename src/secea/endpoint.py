@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, SnapshotError, Stale, party
 from secea.keys import Channel, Hello, Identity, Opener, Sealer, SessionKey, unauthentic
 from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, Buffer, Header, Kind
 from secea.randomness import SEED_BYTES, Entropy
 from secea.session import Session
+
+_RECENT: Final = 4  # more than a party sends to one receiver between two stages, whatever happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Endpoint:
         self.channels: dict[int, Channel] = {}
         self.heard: dict[int, int] = {}
         self._streams: dict[int, Opener] = {}
+        self._recent: dict[int, tuple[bytes, ...]] = {}  # labels of the streams before: repeats
 
     # ----------------------------------------------------------------------------------------------------- hellos
 
@@ -101,6 +104,7 @@ class Endpoint:
         channel = Channel.between(self.number, self.hello, self.key, sender, hello)
         self.peers[sender], self.channels[sender], self.heard[sender] = hello, channel, 0
         self._streams.pop(sender, None)
+        self._recent.pop(sender, None)
 
     def _unauthentic(self, sender: int, fault: str) -> ProtocolError:
         """What no key vouches for: the relay may have done it, unless this is the relay."""
@@ -138,8 +142,10 @@ class Endpoint:
             raise self._unauthentic(sender, f"{header.title} is for another party")
         if sender not in self.channels:
             raise self._unauthentic(sender, f"{header.title} came before a hello of its sender")
-        stream = self._streams.get(sender)
-        if stream is None or header.label() != stream.label:
+        stream, label = self._streams.get(sender), header.label()
+        if stream is None or label != stream.label:
+            if label in self._recent.get(sender, ()):
+                raise self._stale(sender, f"{header.title} came before")
             if header.sequence <= self.heard[sender]:
                 fault = f"{header.title} is a replay, or its sender was restored from an old snapshot"
                 raise self._unauthentic(sender, fault)
@@ -156,6 +162,9 @@ class Endpoint:
     def take(self, opened: Opened) -> None:
         """The message was right: count it."""
         sender = opened.header.sender
+        before = self._streams.get(sender, opened.stream)
+        if before is not opened.stream:
+            self._recent[sender] = (*self._recent.get(sender, ()), before.label)[-_RECENT:]
         self.heard[sender] = opened.header.sequence
         opened.stream.next += 1
         self._streams[sender] = opened.stream
@@ -188,6 +197,7 @@ class Endpoint:
             "peers": {n: hello.to_bytes() for n, hello in self.peers.items()},
             "heard": dict(self.heard),
             "streams": {n: (stream.label, stream.next) for n, stream in self._streams.items()},
+            "recent": dict(self._recent),
         }
 
     @classmethod
@@ -207,7 +217,7 @@ class Endpoint:
         self.hello = verify(plain["hello"], number)
         self.peers = {n: verify(data, n) for n, data in plain["peers"].items()}
         self.channels = {n: Channel.between(number, self.hello, self.key, n, peer) for n, peer in self.peers.items()}
-        self._streams = {}
+        self._streams, self._recent = {}, plain["recent"]
         for n, (label, next_chunk) in plain["streams"].items():
             stream = self.channels[n].opener(Header.parse(label, n))
             stream.next = next_chunk

@@ -59,7 +59,7 @@ from secea.retrieval.reciprocal import opened_masked, reciprocals, same_at_every
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, seeded_clients
 
-_SNAPSHOT: Final = "secea server 1"
+_SNAPSHOT: Final = "secea server 2"
 MOST_ATTEMPTS: Final = 8
 
 
@@ -528,7 +528,8 @@ class Server:
             i = int(np.argwhere((t == 0).any(axis=(0, 2)))[0, 0])
             raise FederationError(f"a query of {party(there[i])} asks for an entity that no contributor owns")
         layout = session.layout(Kind.RECIPROCAL, self.M, len(there))
-        stage = self._stage(Kind.RECIPROCAL)
+        # As for the means: a server that was rolled back shares t as it did before.
+        stage = self._stage(Kind.RECIPROCAL, expand(self.wire.key.secret, "reciprocals", self.context))
         noise = KeyStream(expand(stage.seed, "noise")).elements(ring, code.T, *t.shape[1:])
         shares = code.encode(same_at_every_block(code, t), noise, there)
         for i, n in enumerate(there):

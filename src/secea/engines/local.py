@@ -156,6 +156,7 @@ class Federation:
             try:
                 self._new_epoch()
             except BaseException:  # with what it had, the federation goes on in the next epoch
+                self._abandon()
                 if before is None:
                     del self._clients[client]
                 else:
@@ -229,14 +230,18 @@ class Federation:
                 while not self._try_round(given):  # someone was lost before its shares were in: again, without it
                     pass
             except BaseException:  # nothing of this round is kept; the next one begins afresh
-                self.server.abandon()
-                for client in self._clients.values():
-                    client.abandon()
+                self._abandon()
                 raise
             finally:
                 self.faults += [fault for n in given for fault in self._clients[n].faults] + self.server.faults
                 self.server.faults = []
         return [self._result(n, sources[n], given[n]) if n in self._present else None for n in range(len(sources))]
+
+    def _abandon(self) -> None:
+        """What goes on will not be finished."""
+        self.server.abandon()
+        for client in self._clients.values():
+            client.abandon()
 
     def _try_round(self, given: Mapping[int, Table]) -> bool:
         """Whether the round was finished; if not, those who are left are ready for another one."""
@@ -259,17 +264,24 @@ class Federation:
     def _get_ready(self) -> None:
         """Queries from everyone who is present, and weights for them."""
         done = self.server.phase in (Phase.READY, Phase.OPENING, Phase.RESHARE)  # or an epoch broke off
-        if not done or not self._present <= set(self.server.query_members):
+        changed = any(self._clients[n].stale for n in self._present)  # in an epoch that broke off
+        if not done or changed or not self._present <= set(self.server.query_members):
             self._new_epoch()
         with self._in("setup"):
-            weighted = self.session.form.weighted and self.server.phase is Phase.READY
-            if weighted and self._present != set(self.server.contributors):
-                self.server.begin_weights(self._present)
             self._run()
+            while self.session.form.weighted and (self._present != set(self.server.contributors) or self._behind()):
+                self.server.begin_weights(self._present)
+                self._run()
+
+    def _behind(self) -> bool:
+        """Whether someone is present who was lost before it had the weights; who re-shares nothing is not missed."""
+        return any(self._clients[n].context != self.server.context for n in self._present)
 
     def _new_epoch(self) -> None:
         with self._in("setup"):
-            for n in sorted(self._present - self.server.wire.peers.keys()):  # who has not said hello yet
+            for n in sorted(self._present):
+                if self.server.wire.peers.get(n) == self._clients[n].wire.hello:
+                    continue  # it has said hello
                 for message in self._clients[n].outbox():
                     self._record(n, "server", message)
                     self._deliver(self.server.receive, n, message)
