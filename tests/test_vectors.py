@@ -634,7 +634,7 @@ def test_negative_vectors_name_every_place_that_can_be_wrong_and_no_fault_twice(
         seeds = {place for place in PLACES[retrieval] if "seed" in place}  # the same code as for shares
         blind = {"indicator to the server", "reshare to the server"}  # like queries
         assert tried | seeds | blind >= set(PLACES[retrieval])
-    assert {case["error"] for case in cases} == {"ProtocolError", "FaultyPeer", "FaultyPeerOrRelay"}
+    assert {case["error"] for case in cases} == {"ProtocolError", "FaultyPeer", "FaultyPeerOrRelay", "Stale"}
     assert all(issubclass(getattr(errors, case["error"]), errors.ProtocolError) for case in cases)
 
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from secea.errors import SERVER
 
-CARRIER, PEER, RELAYED = "ProtocolError", "FaultyPeer", "FaultyPeerOrRelay"
+CARRIER, PEER, RELAYED, STALE = "ProtocolError", "FaultyPeer", "FaultyPeerOrRelay", "Stale"
 SENDER, THIRD = -1, -2
 """The sender of the message, and the client that neither sent nor gets it: who that is depends on the turn of seeds."""
 TOO_LARGE: Final = "ff" * 8
@@ -76,7 +76,7 @@ HELLOS: Final = (
     _both("hello to the server", "in the name of another", {"header": {"sender": 1}}, PEER, 0),
     _both("hello to the server", "handed over by another", {"carrier": 1}, PEER, 1),
     _both("hello to the server", "handed over by a stranger", {"carrier": 3}, CARRIER, 3),
-    _both("hello to the server", "twice", {"again": True}, PEER, 0),
+    _both("hello to the server", "twice", {"again": True}, STALE, 0),
     _of("paillier", "hello to the server", "even Paillier modulus", {"sign": {"paillier": "00" * 31 + "80"}}, PEER, 0),
     _of("paillier", "hello to the server", "short Paillier modulus", {"sign": {"paillier": "05" + "00" * 31}}, PEER, 0),
     _of("paillier", "hello to the server", "Paillier key missing", {"sign": {"paillier": ""}}, PEER, 0),
@@ -90,7 +90,7 @@ HELLOS: Final = (
     _both("hello to a client", "swapped", {"body_of": ["hello to a client", 1]}, RELAYED, 1, SERVER),
     _both("hello to a client", "swapped key", {"put": [_KEY, "09" + "00" * 31]}, RELAYED, 1, SERVER),
     _both("hello to a client", "another incarnation", {"sign": {"incarnation": "07" * 16}}, RELAYED, 1, SERVER),
-    _both("hello to a client", "twice", {"again": True}, RELAYED, 1, SERVER),
+    _both("hello to a client", "twice", {"again": True}, STALE, 1, SERVER),
 )
 
 _STRANGER = "0700" + "00" * 16
@@ -109,7 +109,7 @@ ANNOUNCEMENTS: Final = (
     _both("greeting announcement to a client", "with a history", {"reseal": {"context": "07" * 16}}, PEER, SERVER),
     _both("greeting announcement to a client", "in two chunks", {"reseal": {"chunks": 2}}, PEER, SERVER),
     _both("greeting announcement to a client", "flipped bit", {"xor": [70, 4]}, PEER, SERVER),
-    _both("greeting announcement to a client", "twice", {"again": True}, PEER, SERVER),
+    _both("greeting announcement to a client", "twice", {"again": True}, STALE, SERVER),
     _both("secret announcement to a client", "fewer than T+2", {"payload_size": 37}, PEER, SERVER),
     _both("secret announcement to a client", "another message of ours", {"payload": [3, "07" * 16]}, PEER, SERVER),
     _both("secret announcement to a client", "another epoch", {"reseal": {"epoch": 2}}, PEER, SERVER),
@@ -144,7 +144,7 @@ SETUP: Final = (
     _both("part to the server", "for a stranger", {"header": {"receiver": 3}}, PEER, 0),
     _both("part to the server", "of a kind that is not due", {"header": {"kind": 2}}, PEER, 0),
     _both("part to the server", "handed over by another", {"carrier": 2}, PEER, 2),
-    _both("part to the server", "twice", {"again": True}, PEER, 0),
+    _both("part to the server", "twice", {"again": True}, STALE, 0),
     *_labels("part to the server", PEER, 0),
     _both("part to a client", "flipped bit", {"xor": [80, 16]}, RELAYED, SENDER, SERVER),
     _both("part to a client", "flipped bit in the tag", {"xor": [-1, 1]}, RELAYED, SENDER, SERVER),
@@ -157,7 +157,7 @@ SETUP: Final = (
     _both("part to a client", "authentic, too short", {"payload_size": 31}, PEER, SENDER),
     _both("part to a client", "authentic, too long", {"payload_size": 33}, PEER, SENDER),
     _both("part to a client", "authentic, in two chunks", {"reseal": {"chunks": 2}}, PEER, SENDER),
-    _both("part to a client", "twice", {"again": True}, RELAYED, SENDER, SERVER),
+    _both("part to a client", "twice", {"again": True}, STALE, SENDER, SERVER),
     *_labels("part to a client", RELAYED, SENDER, SERVER),
     _both("table to the server", "flipped bit", {"xor": [1000, 1]}, PEER, 0),
     _both("table to the server", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, 0),
@@ -166,18 +166,18 @@ SETUP: Final = (
     _both("table to the server", "oversize", {"payload_size": 1 << 20}, PEER, 0),
     _both("table to the server", "in two chunks", {"reseal": {"chunks": 2}}, PEER, 0),
     _both("table to the server", "number of an earlier message", {"reseal": {"sequence": 0}}, PEER, 0),
-    _both("table to the server", "twice", {"again": True}, PEER, 0),
-    _both("table to the server", "an earlier message", {"replay": ["part to the server", 0]}, PEER, 0),
+    _both("table to the server", "twice", {"again": True}, STALE, 0),
+    _both("table to the server", "an earlier message", {"replay": ["part to the server", 0]}, STALE, 0),
     *_labels("table to the server", PEER, 0),
     _both("tags to a client", "out of order", {"payload": [8, "00" * 8]}, PEER, SERVER),
     _both("tags to a client", "element out of the field", {"payload": [-8, TOO_LARGE]}, PEER, SERVER),
     _both("tags to a client", "without ours", {"payload_size": 0}, PEER, SERVER),
     _both("tags to a client", "half a tag", {"payload_size": -4}, PEER, SERVER),
     _both("tags to a client", "more than max_union", {"payload_size": 8 * 100}, PEER, SERVER),
-    _both("tags to a client", "twice", {"again": True}, PEER, SERVER),
+    _both("tags to a client", "twice", {"again": True}, STALE, SERVER),
     *_labels("tags to a client", PEER, SERVER),
     _both("query to the server", "truncated", {"truncate": 100}, PEER, 0),
-    _both("query to the server", "a seed in its place", {"replay": ["query seed to the server", 0]}, PEER, 0),
+    _both("query to the server", "a seed in its place", {"replay": ["query seed to the server", 0]}, STALE, 0),
     _both("query to a client", "element out of the field", {"payload": [0, TOO_LARGE]}, PEER, SENDER),
     _both("query to a client", "element short", {"payload_size": -4}, PEER, SENDER),
     _both("query to a client", "flipped bit", {"xor": [100, 1]}, RELAYED, SENDER, SERVER),
@@ -192,7 +192,7 @@ ROUND: Final = (
     *_labels("share to the server", PEER, 0),
     _both("share to a client", "element out of the field", {"payload": [-8, TOO_LARGE]}, PEER, SENDER),
     _both("share to a client", "element long", {"payload_size": 4096}, PEER, SENDER),
-    _both("share to a client", "of the set-up", {"replay": ["query to a client", 0]}, RELAYED, 2, SERVER),
+    _both("share to a client", "of the set-up", {"replay": ["query to a client", 0]}, STALE, 2, SERVER),
     _both("share to a client", "for another client", {"taken_by": THIRD}, RELAYED, SENDER, SERVER),
     _both("share to a client", "from the server itself", {"header": {"sender": SERVER}}, PEER, SERVER),
     _both("share to a client", "of a kind for the server", {"header": {"kind": 11}}, RELAYED, SENDER, SERVER),
@@ -200,7 +200,7 @@ ROUND: Final = (
     _both("answer to the server", "flipped bit", {"xor": [100, 1]}, PEER, 0),
     _both("answer to the server", "one byte short", {"payload_size": -1}, PEER, 0),
     _both("answer to the server", "oversize", {"payload_size": 1 << 20}, PEER, 0),
-    _both("answer to the server", "twice", {"again": True}, PEER, 0),
+    _both("answer to the server", "twice", {"again": True}, STALE, 0),
     *_labels("answer to the server", PEER, 0),
     _of("reciprocal", "answer to the server", "element out of the field", {"payload": [-8, TOO_LARGE]}, PEER, 0),
     _of("paillier", "answer to the server", "ciphertext above n^2", {"payload": [-64, "ff" * 64]}, PEER, 0),
@@ -216,7 +216,7 @@ ROUND: Final = (
     _both("mean to a client", "empty", {"payload_size": 0}, PEER, SERVER),
     _both("mean to a client", "for another client", {"taken_by": 1}, PEER, SERVER),
     _both("mean to a client", "flipped bit", {"xor": [-20, 1]}, PEER, SERVER),
-    _both("mean to a client", "twice", {"again": True}, PEER, SERVER),
+    _both("mean to a client", "twice", {"again": True}, STALE, SERVER),
     *_labels("mean to a client", PEER, SERVER),
     _of("reciprocal", "mean to a client", "element out of the field", {"payload": [-4, "ff" * 4]}, PEER, SERVER),
     _of("reciprocal", "mean to a client", "impossible result", {"payload": [-4, "00" * 4]}, CARRIER, SERVER, 1, 2),

@@ -263,9 +263,9 @@ class Federation:
 
     def _get_ready(self) -> None:
         """Queries from everyone who is present, and weights for them."""
-        done = self.server.phase in (Phase.READY, Phase.OPENING, Phase.RESHARE)  # or an epoch broke off
-        changed = any(self._clients[n].stale for n in self._present)  # in an epoch that broke off
-        if not done or changed or not self._present <= set(self.server.query_members):
+        done = self.server.phase in (Phase.READY, Phase.OPENING, Phase.RESHARE)
+        settled = all(self._clients[n].settled for n in self._present)
+        if not (done and settled and self._present <= set(self.server.query_members)):
             self._new_epoch()
         with self._in("setup"):
             self._run()
