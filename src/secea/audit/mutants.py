@@ -213,7 +213,10 @@ _mask = _Drowner.mask
 
 
 def _no_drowning(drowner: _Drowner, chunk: int, *shape: int) -> Residues:
-    return drowner._form.ring.zeros(*shape)
+    """The middle of the noise, which the reader takes off."""
+    form = drowner._form
+    middle = form.ring.constant((1 << form.noise_bits) // 2).reshape(-1, *(1 for _ in shape))
+    return np.ascontiguousarray(np.broadcast_to(middle, (form.ring.size, *shape)))
 
 
 # ---------------------------------------------------------------------------------------------- union, low bits, keys
@@ -243,8 +246,10 @@ def _total_shown(
 _filler = grid.filler
 
 
-def _not_filled(matrix: Any, entity: Any, key: bytes) -> Any:
-    return np.zeros(4 * matrix.size, np.uint32)
+def _not_filled(ring: Ring, matrix: Any, entity: Any, key: bytes, f: int, params: Params) -> Residues:
+    whole = ring.reduce(np.rint(matrix.astype(np.float64) * 2.0 ** min(f, 40)).astype(np.int64))
+    factor = ring.constant(1 << max(f - 40, 0)).reshape(-1, 1, 1)
+    return ring.multiply(whole, np.ascontiguousarray(np.broadcast_to(factor, whole.shape)))
 
 
 def _filled_anew(matrix: Any, entity: Any, key: bytes) -> Any:
@@ -308,14 +313,17 @@ MUTANTS = (
         "counts-per-entity", "Counts are opened for each entity of the union, and not behind each query.",
         Client, "_openings", _per_entity, "absent-owner",
     ),
-    _mutant("no-pad", "Answers go to the server without a pad.", _Padder, "cover", _bare_answers, "answers"),
+    _mutant(
+        "no-pad", "Answers go to the server without a pad.", _Padder, "cover", _bare_answers,
+        "answers", "uniform-at-the-server",
+    ),
     _mutant(
         "one-pad-for-all-queries", "All queries of a client are answered under the same pad.",
         _Padder, "cover", _with_stream(_Padder.cover, elements=repeated(-2)), "answers",
     ),
     _mutant(
         "reused-pad", "The pads of all rounds are the same.", reciprocal, "pad", _pad_of_any_round,
-        "answers-in-two-rounds", "keys",
+        "answers-in-two-rounds", "keys", "answers-subtracted", "answers-after-a-rollback",
     ),
     _mutant(
         "answers-for-syndromes", "The server sends surplus answers themselves, in the place of their syndromes.",
@@ -323,7 +331,7 @@ MUTANTS = (
     ),
     _mutant(
         "no-drowning-noise", "The server adds no noise to a mean.", _Drowner, "_noise", _no_drowning,
-        "drowning", "results",
+        "drowning", "results", "count-from-one-mean", "drowned-digits",
     ),
     _mutant(
         "no-psi", "The server adds no noise polynomial to encrypted answers.",
@@ -340,15 +348,15 @@ MUTANTS = (
     ),
     _mutant(
         "no-p-times-r", "Encrypted answers are masked as elements of the field, and not as integers.",
-        Packing, "noise", _not_lifted, "integers",
+        Packing, "noise", _not_lifted, "integers", "paillier-division", "decrypted-integers",
     ),
     _mutant(
-        "low-bits-not-filled", "What stands below an input's grid is not filled.", grid, "filler", _not_filled,
-        "low-bits", "low-bits-private",
+        "low-bits-not-filled", "What stands below an input's grid is not filled.", grid, "encode", _not_filled,
+        "low-bits", "low-bits-private", "count-from-one-mean", "count-from-many-means",
     ),
     _mutant(
         "low-bits-filled-anew", "What stands below an input's grid is filled anew in every round.",
-        grid, "filler", _filled_anew, "low-bits-in-every-round",
+        grid, "filler", _filled_anew, "low-bits-in-every-round", "count-from-many-means",
     ),
     _mutant(
         "low-bits-filled-by-all-alike", "The fill below an input's grid hangs on no private key.",
@@ -365,11 +373,13 @@ MUTANTS = (
     ),
     _named(
         "two-contributor-sets", "A client does not check that all who answered worked for the set that it was told.",
-        f"{_client}.hmac", SimpleNamespace(compare_digest=lambda one, other: True), "one-contributor-set",
+        f"{_client}.hmac", SimpleNamespace(compare_digest=lambda one, other: True),
+        "one-contributor-set", "two-contributor-sets",
     ),
     _mutant(
         "reused-key-stream", "Key streams of a pair do not depend on the context.",
-        Channel, "stream", _stream_of_any_label, "keys",
+        Channel, "stream", _stream_of_any_label,
+        "keys", "answers-subtracted", "tables-subtracted", "answers-after-a-rollback",
     ),
     _named(
         "reused-weights-secrets", "rho and zeta are the same for all weights of an epoch.",

@@ -76,6 +76,7 @@ class Wire:
 
     def __init__(self, holder: Holder, number: int) -> None:
         self.number, self.sequence, self.entropy = number, 0, bytes
+        self.key = SimpleNamespace(secret=key_of("session key", number))
         self.channels = {v: Link(holder, number, v) for v in (*range(holder.params.N), SERVER) if v != number}
 
     def stages(

@@ -20,15 +20,13 @@ from secea import union
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.attacks.paillier import DIM as PAILLIER_DIM
 from secea.audit.attacks.paillier import SETS as PAILLIER_SETS
-from secea.audit.attacks.paillier import slots, without_p_times_r
+from secea.audit.attacks.paillier import slots
 from secea.audit.recorded import Recorded, exact_integers, random_tables, read_integers
 from secea.audit.tails import FALSE_ALARM, chi_square_tail, kolmogorov_tail
 from secea.client import Client
 from secea.field import RING61, Residues, Ring
 from secea.messages import DIGEST_BYTES, Kind, Layout
-from secea.paillier import Packing
 from secea.randomness import KeyStream
-from secea.retrieval import reciprocal
 from secea.retrieval.paillier import Paillier, private_key
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
 from secea.sharing import Dealer
@@ -255,12 +253,6 @@ MUTANTS: Final = (
         ("uniform-at-the-server",),
     ),
     Mutant(
-        "pads-of-zeros",
-        "Answers travel without pads.",
-        lambda: patch.object(reciprocal, "pad", lambda *_: _Zeros()),
-        ("uniform-at-the-server",),
-    ),
-    Mutant(
         "rho-of-ones",
         "Counts are opened without the factor rho.",
         lambda: patch.object(Client, "_rho", _ones),
@@ -271,11 +263,5 @@ MUTANTS: Final = (
         "The drowning noise takes an eighth of its range.",
         lambda: patch.object(_Drowner, "_noise", _narrow),
         ("drowned-digits",),
-    ),
-    Mutant(
-        "slots-without-multiples-of-p",
-        "The server adds psi alone to a slot.",
-        lambda: patch.object(Packing, "noise", without_p_times_r),
-        ("decrypted-integers",),
     ),
 )

@@ -242,7 +242,7 @@ def check_reciprocals(federations: Sequence[Params] = FEDERATIONS) -> int:
                         parts = [m.payload for v in those for m in told[v] if m.header.kind is Kind.RECIPROCAL]
                         return flat(np.frombuffer(b"".join(parts), tiny.ring.dtype))
 
-                    laws.append(law(view, tiny.p, ["reciprocal noise"], seed=seed))
+                    laws.append(law(view, tiny.p, ["reciprocals noise"], seed=seed))
             cases += same(laws, f"{title(params)}, clients {coalition}")
     return cases
 

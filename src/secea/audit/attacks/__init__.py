@@ -16,4 +16,4 @@ from secea.audit.attacks import counts, paillier, relay, streams
 
 _FAMILIES: Final = (paillier, counts, streams, relay)
 CLAIMS: Final[tuple[Claim, ...]] = tuple(claim for family in _FAMILIES for claim in family.CLAIMS)
-MUTANTS: Final[tuple[Mutant, ...]] = tuple(mutant for family in _FAMILIES for mutant in family.MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (*paillier.MUTANTS, *streams.MUTANTS, *relay.MUTANTS)

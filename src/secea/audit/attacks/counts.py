@@ -15,17 +15,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea import grid
-from secea.audit import Claim, Mutant, Objection
+from secea.audit import Claim, Objection
 from secea.audit.recorded import Recorded, exact_integers, read_integers
 from secea.audit.tails import FALSE_ALARM, binomial_tail
 from secea.client import Client
-from secea.field import Residues, Ring
+from secea.field import Residues
 from secea.keys import expand
 from secea.params import Params
 from secea.randomness import KeyStream
@@ -257,29 +256,6 @@ def limit_of_small_tables(kind: Grid, tables: int = 200) -> float:
     return float((found == made.counts).mean())
 
 
-# ------------------------------------------------------------------------------------------------------------ mutants
-
-
-def _bare(
-    ring: Ring, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes, f: int, params: Params
-) -> Residues:
-    whole = ring.reduce(np.rint(matrix.astype(np.float64) * 2.0**40).astype(np.int64))
-    factor = np.broadcast_to(ring.constant(1 << f - 40).reshape(-1, 1, 1), whole.shape)
-    return ring.multiply(whole, np.ascontiguousarray(factor))
-
-
-_filler = grid.filler
-
-
-def _anew(matrix: Floats, entity: NDArray[np.uint64], key: bytes) -> NDArray[np.uint32]:
-    return _filler(matrix, entity, os.urandom(32))
-
-
-def _still(self: _Drowner, chunk: int, *shape: int) -> Residues:
-    middle = self._form.ring.constant((1 << self._form.noise_bits) // 2)
-    return np.ascontiguousarray(np.broadcast_to(middle.reshape(-1, *(1 for _ in shape)), (middle.size, *shape)))
-
-
 CLAIMS: Final = (
     Claim(
         "count-from-one-mean",
@@ -293,26 +269,5 @@ CLAIMS: Final = (
         "Nor does it from the average of 64 rounds in which nobody's embeddings change.",
         "attack",
         search_in_many_rounds,
-    ),
-)
-
-MUTANTS: Final = (
-    Mutant(
-        "low-bits-bare",
-        "The bits below the grid of an input are not filled.",
-        lambda: patch.object(grid, "encode", _bare),
-        ("count-from-one-mean", "count-from-many-means"),
-    ),
-    Mutant(
-        "low-bits-anew",
-        "The bits below the grid are drawn anew in each round.",
-        lambda: patch.object(grid, "filler", _anew),
-        ("count-from-many-means",),
-    ),
-    Mutant(
-        "no-drowning",
-        "The server adds no noise to C*mean.",
-        lambda: patch.object(_Drowner, "_noise", _still),
-        ("count-from-one-mean",),
     ),
 )

@@ -225,12 +225,6 @@ CLAIMS: Final = (
 
 MUTANTS: Final = (
     Mutant(
-        "no-p-times-r-in-slots",
-        "The server adds psi alone to a slot, and no multiple of p.",
-        lambda: patch.object(Packing, "noise", without_p_times_r),
-        ("paillier-division",),
-    ),
-    Mutant(
         "no-psi",
         "The server adds a multiple of p to r*A, and no noise polynomial.",
         lambda: patch.object(Packing, "noise", _without_psi),

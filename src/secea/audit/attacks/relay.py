@@ -311,12 +311,6 @@ MUTANTS: Final = (
         ("key-swap", "paillier-key-swap"),
     ),
     Mutant(
-        "confirmations-of-nothing",
-        "An answer does not prove for which contributors it was made.",
-        lambda: patch.object(Channel, "confirmation", _confirms_anything),
-        ("two-contributor-sets",),
-    ),
-    Mutant(
         "freshness-unchecked",
         "Receivers check neither the labels of messages nor the numbers of stages.",
         _freshness_unchecked,

@@ -245,12 +245,6 @@ CLAIMS: Final = (
 
 MUTANTS: Final = (
     Mutant(
-        "streams-without-context",
-        "The key streams of a pair do not depend on what the parties agreed on.",
-        lambda: patch.object(Channel, "stream", _without_context),
-        ("answers-subtracted", "tables-subtracted", "answers-after-a-rollback"),
-    ),
-    Mutant(
         "pads-of-a-round",
         "Pads depend on the round's number instead of its contributors' salts.",
         lambda: patch.object(reciprocal, "pad", _pad_of_a_round),
