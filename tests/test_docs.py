@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import secea
+from secea.audit.registry import all_mutants, gathered
 from secea.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -84,3 +85,18 @@ def test_a_mistake_on_the_command_line_is_explained() -> None:
     result = CliRunner().invoke(main, ["demo", "--clients", "4", "--collusion", "2"])
     assert result.exit_code == 1
     assert "collusion must be 1..1 for 4 clients" in result.output
+
+
+def test_the_security_page_names_every_claim_every_mutant_and_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    for name, claim in gathered().items():
+        assert f"| `{name}` | {claim.claim} | {claim.method} |" in text, name
+    for name, mutant in all_mutants().items():
+        assert f"| `{name}` | {mutant.missing} |" in text, name
+    files = set(re.findall(r"`(tests/test_\w+\.py)`", text))
+    assert len(files) > 10
+    assert all((ROOT / name).exists() for name in files)
+    everything = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    limits = re.findall(r"`(test_limit_\w+?)_?(?:\.\.\.)?`", text)
+    assert limits
+    assert all(f"def {name}" in everything for name in limits if name != "test_limit")
