@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -88,6 +89,74 @@ def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: boo
     except KeyError as error:
         raise click.UsageError(str(error.args[0])) from None
     sys.exit(0 if report.run(claims, broken, as_json=as_json) else 1)
+
+
+@main.command()
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+def keygen(path: Path) -> None:
+    """Make this party's identity key: PATH is private, PATH.pub goes into the roster.
+
+    The private key signs this party's messages, and saved state is encrypted under it. It never leaves its owner. To
+    rotate a key, make a new one, and let all parties begin a session with a new roster. To revoke one, make a roster
+    without it: nobody answers to a key that is not in it.
+
+    \b
+    Example:
+      secea keygen north.key           keep north.key; give north.key.pub to whoever makes the roster
+    """  # noqa: D301
+    from secea.engines import files
+    from secea.keys import Identity
+
+    identity = Identity.generate()
+    files.write_identity(identity, path)
+    click.echo(f"private key  {path}  (keep it)")
+    click.echo(f"public key   {files.public_path(path)}  (for the roster)")
+    click.echo(f"fingerprint  {files.key_fingerprint(identity.public)}")
+
+
+@main.command()
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--server", metavar="FILE", help="The server's public key.")
+@click.option("--client", "clients", multiple=True, metavar="NAME=FILE", help="A client's name and public key.")
+@click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
+@click.option("--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def roster(
+    path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], retrieval: str, as_json: bool
+) -> None:
+    """Write the federation file PATH from public keys and parameters; or show the one that is there.
+
+    Every party gets the same file, compares the fingerprint with the others over another channel, and starts only if it
+    is the same. It holds keys, parameters and choices: nothing in it is secret. Parties with different files refuse
+    each other.
+
+    dim, max_entities and max_union are needed; see `secea.Params` for the rest: collusion, dropouts, max_abs, ...
+
+    \b
+    Examples:
+      secea roster federation.json --server server.key.pub \\
+          --client north=north.key.pub --client south=south.key.pub --client west=west.key.pub \\
+          --param dim=64 --param max_entities=10000 --param max_union=25000
+      secea roster federation.json                             show it, and its fingerprint
+    """  # noqa: D301
+    from secea.engines import files
+
+    if server is None and not clients and not params:
+        session = files.read_session(path)
+    else:
+        if server is None:
+            raise click.UsageError("--server is missing: the server has a key, too")
+        session = files.make_session(server, clients, params, retrieval)
+        files.write_session(session, path)
+    if as_json:
+        click.echo(files.session_json(session))
+        return
+    click.echo(f"{'server':<16}{files.key_fingerprint(session.roster.server)}")
+    for number, (name, key) in enumerate(zip(session.roster.names, session.roster.clients, strict=True)):
+        click.echo(f"{number:>3} {name:<12}{files.key_fingerprint(key)}")
+    click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}; {session.retrieval}")
+    click.secho(f"fingerprint     {session.fingerprint}", bold=True)
+    click.echo("All parties compare this fingerprint before they start.")
 
 
 if __name__ == "__main__":

@@ -184,9 +184,14 @@ class Client:
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
+    @property
+    def has_means(self) -> bool:
+        """Whether the last round gave means; a part of them is no result."""
+        return self.means is not None and self.phase is not Phase.ANSWER
+
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table, and within the range of an input."""
-        if self.means is None or self.phase is Phase.ANSWER:  # a part of them is no result
+        if not self.has_means or self.means is None:
             raise FederationError(f"{party(self.number)} has no means: {self.failure or 'no round was finished'}")
         if table.names == self._given:
             back = np.empty_like(self._order)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import os
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -18,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from secea.errors import ParamsError
-from secea.keys import Identity, Roster
+from secea.keys import Identity, Roster, spelled
 from secea.params import Params
 from secea.session import Session
 
@@ -72,8 +76,50 @@ def read_public(path: Path | str) -> bytes:
     return key.public_bytes_raw()
 
 
+def key_fingerprint(public: bytes) -> str:
+    """A public key as people compare it."""
+    return spelled(hashlib.sha256(b"secea key\n" + public).digest())
+
+
+def make_session(server: str, clients: Sequence[str], params: Sequence[str], retrieval: str) -> Session:
+    """From the words of a command line: a file, NAME=FILE for each client, NAME=VALUE for each parameter."""
+    named = [_pair(client, "--client NAME=FILE") for client in clients]
+    roster = Roster(
+        tuple(read_public(path) for _, path in named), read_public(server), tuple(name for name, _ in named)
+    )
+    given = {name: _number(name, value) for name, value in (_pair(param, "--param NAME=VALUE") for param in params)}
+    if unknown := given.keys() - {each.name for each in fields(Params)}:
+        known = ", ".join(each.name for each in fields(Params) if each.name != "clients")
+        raise ParamsError(f"there is no parameter {min(unknown)!r}; there are {known}")
+    if missing := {"dim", "max_entities", "max_union"} - given.keys():
+        raise ParamsError(f"the parameter {min(missing)} is missing: --param {min(missing)}=...")
+    return Session(Params(**({"clients": len(named)} | given)), roster, retrieval)
+
+
+def _pair(text: str, form: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ParamsError(f"expected {form}, got {text!r}")
+    return name, value
+
+
+def _number(name: str, text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ParamsError(f"the parameter {name} must be a number, got {text!r}") from None
+
+
 def write_session(session: Session, path: Path | str) -> None:
     """All that the parties agree on. Nothing in it is secret."""
+    try:
+        Path(path).write_text(session_json(session) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ParamsError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def session_json(session: Session) -> str:
+    """The federation file."""
     text = {
         "secea": 1,
         "params": asdict(session.params),
@@ -86,7 +132,7 @@ def write_session(session: Session, path: Path | str) -> None:
         ],
         "fingerprint": session.fingerprint,
     }
-    Path(path).write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+    return json.dumps(text, indent=2)
 
 
 def read_session(path: Path | str) -> Session:

@@ -114,7 +114,7 @@ class Host:
             client.update(names)
         if not client.settled or client.round >= round:
             return
-        if self._table is None or client.means is not None or set(self._table.names) != set(names):
+        if self._table is None or client.has_means or set(self._table.names) != set(names):
             trained = self._participant.train(self.means(), round)
             self._table = as_table(trained, self._session.params.dim)
         client.contribute(self._table, round)
@@ -122,7 +122,7 @@ class Host:
     def means(self) -> Table | None:
         """The means of the last round, in the order of the last table; None before the first, or where it failed."""
         table = self._table
-        if table is None or self.client.means is None or set(table.names) != set(self.client.names):
+        if table is None or not self.client.has_means or set(table.names) != set(self.client.names):
             return None
         return Table.trusted(table.names, self.client.means_like(table))
 

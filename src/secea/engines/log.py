@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
 
 from secea.errors import ProtocolError, party
 from secea.messages import Buffer, Header
@@ -17,21 +16,12 @@ class Log:
     """An audit log; without a path nothing is kept."""
 
     def __init__(self, path: Path | str | None = None) -> None:
-        self._file: IO[str] | None = None
-        if path is not None:
-            self._file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by `close`
-
-    def close(self) -> None:
-        """No more lines."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._path = None if path is None else Path(path)
 
     def sent(self, messages: Iterable[Buffer]) -> None:
         """Messages leave this party."""
-        if self._file is not None:
-            for message in messages:
-                self._message("sent", message)
+        for message in messages:
+            self._message("sent", message)
 
     def accepted(self, message: Buffer) -> None:
         """A message was taken."""
@@ -46,7 +36,7 @@ class Log:
         self._line({"event": what, **details})
 
     def _message(self, event: str, message: Buffer, error: ProtocolError | None = None) -> None:
-        if self._file is None:
+        if self._path is None:
             return
         line: dict[str, object] = {"event": event, "bytes": len(message), "sha256": hashlib.sha256(message).hexdigest()}
         try:
@@ -63,5 +53,6 @@ class Log:
         self._line(line)
 
     def _line(self, line: dict[str, object]) -> None:
-        if self._file is not None:
-            self._file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")

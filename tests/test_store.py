@@ -1,0 +1,143 @@
+"""Saved state on disk: whole or not at all, for its owner alone, and unreadable without the identity."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from secea.engines import store as store_module
+from secea.engines.files import read_identity, read_public, read_session, write_identity, write_session
+from secea.engines.store import Store
+from secea.errors import ParamsError, SnapshotError
+from secea.keys import Identity, Roster
+from secea.params import Params
+from secea.session import Session
+
+ME = Identity(bytes(range(32)))
+
+
+def test_what_is_saved_is_loaded_and_the_last_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_PART_BYTES", 10)
+    store = Store(tmp_path / "state", ME, b"session")
+    assert store.load("client") is None
+    for size in (0, 1, 9, 10, 11, 20, 35):
+        store.save("client", bytes(range(size)))
+        assert Store(tmp_path / "state", ME, b"session").load("client") == bytes(range(size))
+
+
+def test_only_its_owner_can_read_it_and_nothing_shows_in_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", ME, b"session")
+    store.save("client", b"a secret of this party")
+    path = tmp_path / "state" / "client.state"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert b"secret" not in path.read_bytes()
+    first = path.read_bytes()
+    store.save("client", b"a secret of this party")
+    assert path.read_bytes() != first, "two saves look different"
+
+
+def test_another_identity_session_or_name_or_a_damaged_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_PART_BYTES", 10)
+    store = Store(tmp_path, ME, b"session")
+    store.save("client", bytes(35))
+    path = tmp_path / "client.state"
+    whole = path.read_bytes()
+    for other in (Store(tmp_path, Identity(bytes(32)), b"session"), Store(tmp_path, ME, b"another")):
+        with pytest.raises(SnapshotError, match="of another identity or session"):
+            other.load("client")
+    (tmp_path / "server.state").write_bytes(whole)
+    with pytest.raises(SnapshotError):
+        store.load("server")
+    for at in range(len(whole)):
+        for bad in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            path.write_bytes(bad)
+            with pytest.raises(SnapshotError):
+                store.load("client")
+    part = 10 + 16  # parts that are left out at the end, or change places
+    start = len(whole) - 3 * part - (5 + 16)
+    first, second = whole[start : start + part], whole[start + part : start + 2 * part]
+    path.write_bytes(whole[:start] + second + first + whole[start + 2 * part :])
+    with pytest.raises(SnapshotError):
+        store.load("client")
+
+
+def test_a_full_disk_leaves_the_old_state_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path, ME, b"session")
+    store.save("client", b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SnapshotError, match="No space left on device; nothing was sent"):
+        store.save("client", b"new")
+    monkeypatch.undo()
+    assert store.load("client") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["client.state"]
+
+
+def test_nothing_is_left_when_it_is_over(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", ME, b"session")
+    store.save("client", b"old")
+    store.remove()
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SnapshotError, match="cannot be used"):
+        Store(tmp_path / "file", ME, b"session")
+
+
+# -------------------------------------------------------------------------------------------------- keys and agreements
+
+
+def agreement(tmp_path: Path) -> Session:
+    keys = []
+    for name in ("server", "north", "south", "west"):
+        write_identity(Identity.generate(), tmp_path / f"{name}.key")
+        keys.append(read_public(tmp_path / f"{name}.key.pub"))
+    roster = Roster(tuple(keys[1:]), keys[0], ("north", "south", "west"))
+    return Session(Params(3, dim=4, max_entities=5, max_union=9), roster)
+
+
+def test_keys_are_read_as_they_were_written_and_private_ones_are_for_their_owner(tmp_path: Path) -> None:
+    write_identity(ME, tmp_path / "me.key")
+    assert read_identity(tmp_path / "me.key") == ME
+    assert read_public(tmp_path / "me.key.pub") == ME.public
+    assert (tmp_path / "me.key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ParamsError, match="is not overwritten"):
+        write_identity(ME, tmp_path / "me.key")
+    (tmp_path / "me.key").chmod(0o644)
+    with pytest.raises(ParamsError, match="chmod 600"):
+        read_identity(tmp_path / "me.key")
+    with pytest.raises(ParamsError, match="must not leave its owner"):
+        read_public(tmp_path / "me.key")
+
+
+def test_what_is_no_key_and_no_agreement_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("hello")
+    path.chmod(0o600)
+    for read in (read_identity, read_public, read_session):
+        with pytest.raises(ParamsError, match="text is no"):
+            read(path)
+        with pytest.raises(ParamsError, match="cannot be read"):
+            read(tmp_path / "missing")
+
+
+def test_an_agreement_is_read_as_it_was_written_and_a_changed_one_is_refused(tmp_path: Path) -> None:
+    session, path = agreement(tmp_path), tmp_path / "federation.json"
+    write_session(session, path)
+    again = read_session(path)
+    assert again.hash == session.hash
+    assert again.roster.names == ("north", "south", "west")
+    path.write_text(path.read_text().replace('"dim": 4', '"dim": 5'))
+    with pytest.raises(ParamsError, match="was changed"):
+        read_session(path)
