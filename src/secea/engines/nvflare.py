@@ -1,0 +1,225 @@
+"""NVFlare carries a federation: orders and replies as calls of its Collab API (NVFlare 2.9.0; `secea[nvflare]`).
+
+The job that is submitted holds no code and no secrets: two classes of this module, and how many rounds. Keys, state and
+the user's functions are at the sites (`secea.engines.site`), and a client's core runs in a process of its own
+(`secea.engines.core`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
+from nvflare.collab import CollabCallError, CollabRecipe, collab
+
+from secea import snapshot
+from secea.engines.core import Core, CoreError
+from secea.engines.driver import Driver, Patience
+from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.site import Site
+from secea.errors import ParamsError, ProtocolError
+from secea.messages import Buffer
+from secea.server import Server
+
+SITES: Final = "SECEA_SITES"
+"""Names a folder with the file of each site, `NAME.json`; without it a site's file is local/secea.json of its kit."""
+
+CLASSES: Final = (
+    "nvflare.collab.runtime.controller.CollabController",
+    "nvflare.collab.runtime.executor.CollabExecutor",
+    "secea.engines.nvflare.Conductor",
+    "secea.engines.nvflare.Member",
+)
+"""What a job names. A site that has these on its list of allowed classes needs to accept no code from the server."""
+
+_GRACE: Final = 1.0
+"""Seconds that NVFlare gets beyond a call's timeout to say that it timed out."""
+
+_logger = logging.getLogger(__name__)
+
+
+def site_file(name: str, workspace: Path | str) -> Path:
+    """Where the file of a site lies: beside the others in a simulation, or in the site's own startup kit."""
+    folder = os.environ.get(SITES)
+    return Path(folder) / f"{name}.json" if folder else Path(workspace) / "local" / "secea.json"
+
+
+def permit(folder: Path | str) -> None:
+    """Let a site run these jobs: add `CLASSES` to the allowed classes of a startup kit, or of a simulator's folder."""
+    local = Path(folder) / "local"
+    local.mkdir(parents=True, exist_ok=True)
+    path, default = local / "resources.json", local / "resources.json.default"
+    source = next((file for file in (path, default) if file.exists()), None)
+    resources = json.loads(source.read_bytes()) if source else {"format_version": 2}
+    allowed = resources.setdefault("class_allow_list", list(DEFAULT_CLASS_ALLOW_LIST))
+    allowed += [name for name in CLASSES if name not in allowed]
+    path.write_text(json.dumps(resources, indent=2) + "\n", encoding="utf-8")
+
+
+# -------------------------------------------------------------------------------------------------------- the client
+
+
+class Member:
+    """A client's side of the job: hands each order of the server to the core of its site."""
+
+    def __init__(self) -> None:
+        self._core: Core | None = None
+
+    @collab.init
+    def start(self) -> None:
+        """The job begins: find the site's file. The core starts with the first order."""
+        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()), collab.site_name)
+
+    @collab.publish
+    def obey(self, order: Buffer, timeout: float) -> Buffer | str:
+        """The reply's bytes, or in words why there is none."""
+        assert self._core is not None
+        if collab.caller != "server":
+            return f"{collab.caller} gave an order, which only the server may do"
+        try:
+            return self._core.obey(order, timeout)
+        except CoreError as error:
+            return str(error)
+
+    @collab.final
+    def stop(self) -> None:
+        """The job is over, or was aborted."""
+        if self._core is not None:
+            self._core.close()
+
+
+# -------------------------------------------------------------------------------------------------------- the server
+
+
+class CollabPort:
+    """The clients of an NVFlare job as a `Port`: one call for each order, all at the same time."""
+
+    def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
+        self._names, self._proxies = names, proxies
+        self._calls: dict[int, threading.Thread] = {}
+        self.sent = self.received = 0
+        """Bytes of orders and of replies."""
+
+    def exchange(
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+    ) -> Iterator[tuple[int, Reply | Failure]]:
+        """See `Port`. A client that is still busy with a call of an earlier exchange is not called again."""
+        replies: SimpleQueue[tuple[int, Reply | Failure]] = SimpleQueue()
+        deadline = time.monotonic() + timeout + _GRACE
+        for n, order in orders(tasks, round, inboxes()).items():
+            if n in self._calls and self._calls[n].is_alive():
+                replies.put((n, Failure("it is still busy with an earlier call")))
+                continue
+            self._calls[n] = threading.Thread(target=self._call, args=(n, order, timeout, replies), daemon=True)
+            self._calls[n].start()
+        waiting = set(tasks)
+        while waiting:
+            try:
+                n, reply = replies.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                break
+            waiting.discard(n)
+            yield n, reply
+        for n in waiting:
+            yield n, Failure(f"it did not reply within {timeout:.1f} s")
+
+    def _call(
+        self, n: int, order: Order, timeout: float, replies: SimpleQueue[tuple[int, Reply | Failure]]
+    ) -> None:
+        """One call, in a thread of its own. Whatever happens, something is put into the queue."""
+        reply: Reply | Failure = Failure("the call broke off")
+        try:
+            reply = self._reply(n, order, timeout)
+        except ProtocolError as error:
+            reply = Failure(str(error))
+        except CollabCallError as error:
+            reply = Failure(f"it cannot be reached: {error.cause}")
+        finally:
+            replies.put((n, reply))
+
+    def _reply(self, n: int, order: Order, timeout: float) -> Reply | Failure:
+        name = self._names[n]
+        if name not in self._proxies:
+            return Failure(f"{name} is not connected")
+        data = order.to_bytes()
+        self.sent += len(data)
+        result = self._proxies[name](timeout=timeout).obey(data, timeout)
+        if isinstance(result, str):
+            return Failure(result)
+        if not isinstance(result, bytes | bytearray | memoryview):
+            return Failure(f"it replied with a {type(result).__name__}")
+        self.received += len(result)
+        return Reply.parse(result, n)
+
+
+class Conductor:
+    """The server's side of the job: set-up, and so many rounds. A job on the state of one that broke off goes on."""
+
+    def __init__(
+        self, rounds: int, stage: float = 30.0, bytes_per_second: float = 2e6, training: float = 3600.0
+    ) -> None:
+        self.rounds = rounds
+        self.stage, self.bytes_per_second, self.training = stage, bytes_per_second, training
+
+    @collab.main
+    def run(self) -> None:
+        """What NVFlare calls."""
+        site = Site.read(site_file("server", collab.workspace.get_root_dir()))
+        session, identity, store, log = site.open()
+        names = session.roster.names
+        port = CollabPort(names, {proxy.name: proxy for proxy in collab.clients})
+        saved = store.load("server")
+        state = snapshot.loads(saved) if saved else {"completed": 0, "server": None}
+        server = Server.restore(session, identity, state["server"]) if saved else Server(session, identity)
+        before, started = server.done, time.monotonic()
+
+        def completed() -> int:
+            return int(state["completed"]) + (server.done > before)
+
+        def save(data: bytes) -> None:
+            store.save("server", snapshot.dumps({"completed": completed(), "server": data}))
+
+        patience = Patience(self.stage, self.bytes_per_second, self.training)
+        driver = Driver(server, port, patience=patience, save=save, log=log)
+        driver.setup()
+        while True:
+            state["completed"], before = completed(), server.done
+            took, started = time.monotonic() - started, time.monotonic()
+            lost = {names[n]: why for n, why in driver.failures.items()}
+            line = {"completed": state["completed"], "seconds": round(took, 3), "lost": lost}
+            log.noted("progress", **line, sent=port.sent, received=port.received)
+            _logger.info("secea: %s of %s rounds, %.3f s, lost: %s", state["completed"], self.rounds, took, lost)
+            if state["completed"] >= self.rounds:
+                break
+            driver.round()
+        driver.finish()
+        store.remove()
+
+
+class _Recipe(CollabRecipe):
+    """A job that ships no code: every site has its own copy of secea."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._job.set_app_packages(["secea"])
+
+    @staticmethod
+    def _user_source_entries(_objects: object) -> list[tuple[str, str | None]]:
+        return []
+
+
+def recipe(rounds: int, *, clients: int, name: str = "secea", patience: Patience | None = None) -> CollabRecipe:
+    """The job: so many rounds with at least so many connected clients. Run it with NVFlare's `SimEnv` or `ProdEnv`."""
+    if rounds < 1:
+        raise ParamsError(f"rounds must be at least 1, got {rounds}")
+    p = patience or Patience()
+    conductor = Conductor(rounds, p.stage, p.bytes_per_second, p.training)
+    return _Recipe(name, server=conductor, client=Member(), min_clients=clients)
