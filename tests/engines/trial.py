@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
+
 from secea.engines.host import Host, Participant
-from secea.engines.port import Order, Reply, Task
+from secea.engines.port import Order, Reply
 from secea.table import Table
 
 
@@ -25,12 +27,13 @@ def table_of(number: int, round: int, entities: int, dim: int) -> Table:
 
 
 def participant(
-    number: int, entities: int, dim: int, record: str, die: list[list[object]] | None = None
+    number: int, entities: int, dim: int, record: str, die: list[list[object]], seconds: float
 ) -> Participant:
     """Client n, which writes down what it is given. `die`: tasks and rounds at which it is killed, once each."""
-    _dies(die or [], Path(record))
+    _dies(die, Path(record))
 
     def train(means: Table | None, round: int) -> Table:
+        time.sleep(seconds)
         _write(Path(record), round, means)
         return table_of(number, round, entities, dim)
 
@@ -59,8 +62,8 @@ def _dies(when: list[list[object]], record: Path) -> None:
 
 
 def _die(when: list[list[object]], record: Path, order: Order, point: str) -> None:
-    for task, round, at in when:
-        mark = record.with_suffix(f".{task}-{round}-{at}")
-        if (Task(order.task).name, order.round, point) == (task, round, at) and not mark.exists():
+    for death in when:
+        mark = record.with_suffix(".".join(map(str, ["", *death])))
+        if [order.task.name, order.round, point] == death and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -33,10 +33,10 @@ class CoreError(SecEAError):
 
 
 class Core:
-    """The engine's end: one client of one site."""
+    """The engine's end: the client of one site."""
 
-    def __init__(self, site: Path | str, name: str) -> None:
-        self._site, self._name = Path(site), name
+    def __init__(self, site: Path | str) -> None:
+        self._site = Path(site)
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._busy = threading.Lock()
@@ -84,7 +84,13 @@ class Core:
         if self._process is None or self._channel is None:
             self._channel, theirs = socket.socketpair()
             with theirs:
-                command = [sys.executable, "-m", "secea.engines.core", self._site, self._name, str(theirs.fileno())]
+                command: list[str | Path] = [
+                    sys.executable,
+                    "-m",
+                    "secea.engines.core",
+                    self._site,
+                    str(theirs.fileno()),
+                ]
                 self._process = subprocess.Popen(  # noqa: S603 - our own module
                     command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
                 )
@@ -141,14 +147,14 @@ def _listen(channel: socket.socket, orders: SimpleQueue[bytearray]) -> None:
     os._exit(0)
 
 
-def _serve(channel: socket.socket, site: Path, name: str) -> None:
+def _serve(channel: socket.socket, site: Path) -> None:
     orders: SimpleQueue[bytearray] = SimpleQueue()
     threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
     host: Host | None = None
     while True:
         order = Order.parse(orders.get(), SERVER)
         try:
-            host = host or _host(site, name)
+            host = host or _host(Site.read(site))
             reply = host.obey(order).to_bytes()
         except Exception as error:  # the user's code may raise anything; a new core goes on from the saved state
             _send(channel, f"{type(error).__name__}: {error}".encode(), good=False)
@@ -156,18 +162,17 @@ def _serve(channel: socket.socket, site: Path, name: str) -> None:
         _send(channel, reply)
 
 
-def _host(file: Path, name: str) -> Host:
+def _host(site: Site) -> Host:
     """The site's client, alone with its state: a core that was left behind may still be about to end."""
-    site = Site.read(file)
-    lock = os.open(site.folder / f"{site.state}.lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    lock = os.open(site.state.with_name(f"{site.state.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends
-    return site.host(name)
+    return site.host()
 
 
-def main(site: str, name: str, descriptor: str) -> None:
+def main(site: str, descriptor: str) -> None:
     """A core that takes its orders from a socket that it inherited."""
     with socket.socket(fileno=int(descriptor)) as channel:
-        _serve(channel, Path(site), name)
+        _serve(channel, Path(site))
 
 
 if __name__ == "__main__":

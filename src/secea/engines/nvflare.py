@@ -13,24 +13,25 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, as_completed
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.collab import CollabCallError, CollabRecipe, collab
 
-from secea import snapshot
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Driver, Patience
+from secea.engines.log import Log
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.site import Site
 from secea.errors import ParamsError, ProtocolError
 from secea.messages import Buffer
-from secea.server import Server
 
 SITES: Final = "SECEA_SITES"
-"""Names a folder with the file of each site, `NAME.json`; without it a site's file is local/secea.json of its kit."""
+"""Names a folder with the file of each site, `NAME.toml`; without it a site's file is local/secea.toml of its kit."""
 
 CLASSES: Final = (
     "nvflare.collab.runtime.controller.CollabController",
@@ -49,7 +50,7 @@ _logger = logging.getLogger(__name__)
 def site_file(name: str, workspace: Path | str) -> Path:
     """Where the file of a site lies: beside the others in a simulation, or in the site's own startup kit."""
     folder = os.environ.get(SITES)
-    return Path(folder) / f"{name}.json" if folder else Path(workspace) / "local" / "secea.json"
+    return Path(folder) / f"{name}.toml" if folder else Path(workspace) / "local" / "secea.toml"
 
 
 def permit(folder: Path | str) -> None:
@@ -58,7 +59,7 @@ def permit(folder: Path | str) -> None:
     local.mkdir(parents=True, exist_ok=True)
     path, default = local / "resources.json", local / "resources.json.default"
     source = next((file for file in (path, default) if file.exists()), None)
-    resources = json.loads(source.read_bytes()) if source else {"format_version": 2}
+    resources: dict[str, Any] = json.loads(source.read_bytes()) if source else {"format_version": 2}
     allowed = resources.setdefault("class_allow_list", list(DEFAULT_CLASS_ALLOW_LIST))
     allowed += [name for name in CLASSES if name not in allowed]
     path.write_text(json.dumps(resources, indent=2) + "\n", encoding="utf-8")
@@ -76,7 +77,7 @@ class Member:
     @collab.init
     def start(self) -> None:
         """The job begins: find the site's file. The core starts with the first order."""
-        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()), collab.site_name)
+        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()))
 
     @collab.publish
     def obey(self, order: Buffer, timeout: float) -> Buffer | str:
@@ -104,46 +105,43 @@ class CollabPort:
 
     def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
         self._names, self._proxies = names, proxies
-        self._calls: dict[int, threading.Thread] = {}
+        self._calls: dict[int, tuple[Task, Future[Reply | Failure]]] = {}  # the last one to each client
         self.sent = self.received = 0
         """Bytes of orders and of replies."""
 
     def exchange(
         self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
     ) -> Iterator[tuple[int, Reply | Failure]]:
-        """See `Port`. A client that is still busy with a call of an earlier exchange is not called again."""
-        replies: SimpleQueue[tuple[int, Reply | Failure]] = SimpleQueue()
-        deadline = time.monotonic() + timeout + _GRACE
-        for n, order in orders(tasks, round, inboxes()).items():
-            if n in self._calls and self._calls[n].is_alive():
-                replies.put((n, Failure("it is still busy with an earlier call")))
-                continue
-            self._calls[n] = threading.Thread(target=self._call, args=(n, order, timeout, replies), daemon=True)
-            self._calls[n].start()
-        waiting = set(tasks)
-        while waiting:
-            try:
-                n, reply = replies.get(timeout=max(0.0, deadline - time.monotonic()))
-            except Empty:
-                break
-            waiting.discard(n)
-            yield n, reply
-        for n in waiting:
+        """See `Port`. A client that was called in an earlier exchange, and has not answered, is not called again."""
+        calls = {self._call(n, order, timeout): n for n, order in orders(tasks, round, inboxes()).items()}
+        with suppress(TimeoutError):
+            for call in as_completed(calls, timeout + _GRACE):
+                yield calls.pop(call), call.result()
+        for n in calls.values():
             yield n, Failure(f"it did not reply within {timeout:.1f} s")
 
-    def _call(
-        self, n: int, order: Order, timeout: float, replies: SimpleQueue[tuple[int, Reply | Failure]]
-    ) -> None:
-        """One call, in a thread of its own. Whatever happens, something is put into the queue."""
-        reply: Reply | Failure = Failure("the call broke off")
+    def _call(self, n: int, order: Order, timeout: float) -> Future[Reply | Failure]:
+        """Give an order in a thread of its own: nobody has to wait for its end."""
+        task, call = self._calls.get(n, (None, None))
+        if call is None or call.done():
+            call = Future()
+            threading.Thread(target=self._settle, args=(call, n, order, timeout), daemon=True).start()
+            self._calls[n] = order.task, call
+        elif not task is order.task is Task.HELLO:
+            call = Future()
+            call.set_result(Failure("it is still busy with an earlier call"))
+        return call
+
+    def _settle(self, call: Future[Reply | Failure], n: int, order: Order, timeout: float) -> None:
         try:
-            reply = self._reply(n, order, timeout)
+            call.set_result(self._reply(n, order, timeout))
         except ProtocolError as error:
-            reply = Failure(str(error))
+            call.set_result(Failure(str(error)))
         except CollabCallError as error:
-            reply = Failure(f"it cannot be reached: {error.cause}")
-        finally:
-            replies.put((n, reply))
+            call.set_result(Failure(f"it cannot be reached: {error.cause}"))
+        except BaseException as error:  # whatever it was, nobody waits for a call that is over
+            call.set_result(Failure(f"the call broke off: {error}"))
+            raise
 
     def _reply(self, n: int, order: Order, timeout: float) -> Reply | Failure:
         name = self._names[n]
@@ -173,33 +171,23 @@ class Conductor:
     def run(self) -> None:
         """What NVFlare calls."""
         site = Site.read(site_file("server", collab.workspace.get_root_dir()))
-        session, identity, store, log = site.open()
-        names = session.roster.names
+        names, store, log = site.session.roster.names, site.store, Log(site.log)
         port = CollabPort(names, {proxy.name: proxy for proxy in collab.clients})
-        saved = store.load("server")
-        state = snapshot.loads(saved) if saved else {"completed": 0, "server": None}
-        server = Server.restore(session, identity, state["server"]) if saved else Server(session, identity)
-        before, started = server.done, time.monotonic()
-
-        def completed() -> int:
-            return int(state["completed"]) + (server.done > before)
-
-        def save(data: bytes) -> None:
-            store.save("server", snapshot.dumps({"completed": completed(), "server": data}))
-
         patience = Patience(self.stage, self.bytes_per_second, self.training)
-        driver = Driver(server, port, patience=patience, save=save, log=log)
+        driver = Driver(site.server(), port, patience=patience, save=partial(store.save, "server"), log=log)
+        completed, started = int(store.load("rounds") or 0), time.monotonic()
         driver.setup()
         while True:
-            state["completed"], before = completed(), server.done
-            took, started = time.monotonic() - started, time.monotonic()
+            seconds, started = time.monotonic() - started, time.monotonic()
             lost = {names[n]: why for n, why in driver.failures.items()}
-            line = {"completed": state["completed"], "seconds": round(took, 3), "lost": lost}
-            log.noted("progress", **line, sent=port.sent, received=port.received)
-            _logger.info("secea: %s of %s rounds, %.3f s, lost: %s", state["completed"], self.rounds, took, lost)
-            if state["completed"] >= self.rounds:
+            costs = {"seconds": round(seconds, 3), "sent": port.sent, "received": port.received}
+            log.noted("progress", rounds=completed, **costs, lost=lost)
+            _logger.info("secea: %s of %s rounds; %s; lost: %s", completed, self.rounds, costs, lost)
+            if completed >= self.rounds:
                 break
             driver.round()
+            completed += 1
+            store.save("rounds", b"%d" % completed)
         driver.finish()
         store.remove()
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import trial
+
 from secea.engines.files import write_identity, write_session
 from secea.keys import Identity, Roster
 from secea.params import Params
 from secea.session import Session
-
-from . import trial
 
 
 @dataclass
@@ -26,6 +26,8 @@ class Sites:
     params: Params
     deaths: Mapping[int, Sequence[Sequence[object]]] = field(default_factory=dict)
     """By client: see `trial.participant`."""
+    seconds: float = 0.0
+    """The time that training takes."""
     entities: int = 30
 
     def __post_init__(self) -> None:
@@ -37,20 +39,31 @@ class Sites:
             write_identity(identity, self.folder / f"{name}.pem")
         roster = Roster(tuple(identities[n].public for n in self.names), identities["server"].public, self.names)
         write_session(Session(self.params, roster), self.folder / "federation.json")
+        self._sites: dict[str, dict[str, object]] = {}
         self.write("server")
         for n, name in enumerate(self.names):
             options: dict[str, object] = {"number": n, "entities": self.entities, "dim": self.params.dim}
-            options |= {"record": str(self.folder / f"{name}.record"), "die": self.deaths.get(n)}
-            self.write(name, participant="trial:participant", options=options)
+            options |= {"record": str(self.folder / f"{name}.record"), "die": self.deaths.get(n, [])}
+            options["seconds"] = self.seconds
+            self.write(name, participant="trial:participant", arguments=options)
 
     def write(self, name: str, **more: object) -> None:
         """A site's file; what is given is changed, the rest stays as it was."""
-        path = self.folder / f"{name}.json"
-        site: dict[str, object] = {"federation": "federation.json", "identity": f"{name}.pem"}
-        site |= {"state": f"{name}.state", "log": f"{name}.log"}
-        if path.exists():
-            site = json.loads(path.read_text())
-        path.write_text(json.dumps(site | more))
+        files = {
+            "federation": "federation.json",
+            "identity": f"{name}.pem",
+            "state": f"{name}.state",
+            "log": f"{name}.log",
+        }
+        site = self._sites.setdefault(
+            name, {"name": name} | {key: str(self.folder / file) for key, file in files.items()}
+        )
+        site |= more
+        tables = {key: value for key, value in site.items() if isinstance(value, dict)}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in site.items() if key not in tables]
+        for title, table in tables.items():
+            lines += [f"[{title}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        (self.folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
 
     def log(self, name: str) -> list[dict[str, Any]]:
         """The audit log of a party."""
