@@ -36,33 +36,32 @@ class Sites:
         self.names = tuple(f"site-{n + 1}" for n in range(self.params.clients))
         identities = {name: Identity.generate() for name in (*self.names, "server")}
         for name, identity in identities.items():
-            write_identity(identity, self.folder / f"{name}.pem")
+            write_identity(identity, self.folder / f"{name}.identity")
         roster = Roster(tuple(identities[n].public for n in self.names), identities["server"].public, self.names)
         write_session(Session(self.params, roster), self.folder / "federation.json")
-        self._sites: dict[str, dict[str, object]] = {}
+        self._sites: dict[str, dict[str, str]] = {}
+        self._arguments: dict[str, dict[str, object]] = {}
         self.write("server")
         for n, name in enumerate(self.names):
             options: dict[str, object] = {"number": n, "entities": self.entities, "dim": self.params.dim}
             options |= {"record": str(self.folder / f"{name}.record"), "die": self.deaths.get(n, [])}
-            options["seconds"] = self.seconds
-            self.write(name, participant="trial:participant", arguments=options)
+            self._arguments[name] = options | {"seconds": self.seconds}
+            self.write(name, participant="trial:participant")
 
-    def write(self, name: str, **more: object) -> None:
+    def argue(self, name: str, **more: object) -> None:
+        """More arguments for a site's function."""
+        self._arguments[name] |= more
+        self.write(name)
+
+    def write(self, name: str, **more: str) -> None:
         """A site's file; what is given is changed, the rest stays as it was."""
-        files = {
-            "federation": "federation.json",
-            "identity": f"{name}.pem",
-            "state": f"{name}.state",
-            "log": f"{name}.log",
-        }
-        site = self._sites.setdefault(
-            name, {"name": name} | {key: str(self.folder / file) for key, file in files.items()}
-        )
+        files = {"federation": "federation.json"} | {key: f"{name}.{key}" for key in ("identity", "state", "log")}
+        paths = {key: str(self.folder / file) for key, file in files.items()}
+        site = self._sites.setdefault(name, {"name": name} | paths)
         site |= more
-        tables = {key: value for key, value in site.items() if isinstance(value, dict)}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in site.items() if key not in tables]
-        for title, table in tables.items():
-            lines += [f"[{title}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        lines = [f"{key} = {json.dumps(value)}" for key, value in site.items()]
+        if name in self._arguments:
+            lines += ["[arguments]", *(f"{key} = {json.dumps(v)}" for key, v in self._arguments[name].items())]
         (self.folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
 
     def log(self, name: str) -> list[dict[str, Any]]:
