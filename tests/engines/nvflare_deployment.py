@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import trial
 from nvflare.recipe import ProdEnv
 
 from secea.engines import nvflare
@@ -63,11 +61,11 @@ class Deployment:
             nvflare.permit(self.kits / name)
 
     def use(self, sites: Path) -> None:
-        """The sites for the next job: each kit gets its file, and the user's module beside it."""
+        """The sites for the next job: the file of each kit leads to the site's own folder."""
         for name in ("localhost", *self.sites):
-            local = self.kits / name / "local"
-            shutil.copy(sites / f"{'server' if name == 'localhost' else name}.toml", local / "secea.toml")
-            shutil.copy(trial.__file__, local)
+            link = self.kits / name / "local" / "secea.toml"
+            link.unlink(missing_ok=True)
+            link.symlink_to(sites / ("server" if name == "localhost" else name) / "site.toml")
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Deployment]:

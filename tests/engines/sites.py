@@ -31,20 +31,20 @@ class Sites:
     entities: int = 30
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True)
-        shutil.copy(trial.__file__, self.folder)
         self.names = tuple(f"site-{n + 1}" for n in range(self.params.clients))
-        identities = {name: Identity.generate() for name in (*self.names, "server")}
-        for name, identity in identities.items():
-            write_identity(identity, self.folder / f"{name}.identity")
-        roster = Roster(tuple(identities[n].public for n in self.names), identities["server"].public, self.names)
-        write_session(Session(self.params, roster), self.folder / "federation.json")
         self._sites: dict[str, dict[str, str]] = {}
         self._arguments: dict[str, dict[str, object]] = {}
+        identities = {name: Identity.generate() for name in (*self.names, "server")}
+        for name, identity in identities.items():
+            (self.folder / name).mkdir(parents=True)
+            write_identity(identity, self.folder / name / "identity.pem")
+            shutil.copy(trial.__file__, self.folder / name)
+        roster = Roster(tuple(identities[n].public for n in self.names), identities["server"].public, self.names)
+        write_session(Session(self.params, roster), self.folder / "federation.json")
         self.write("server")
         for n, name in enumerate(self.names):
             options: dict[str, object] = {"number": n, "entities": self.entities, "dim": self.params.dim}
-            options |= {"record": str(self.folder / f"{name}.record"), "die": self.deaths.get(n, [])}
+            options |= {"record": str(self.folder / name / "record"), "die": self.deaths.get(n, [])}
             self._arguments[name] = options | {"seconds": self.seconds}
             self.write(name, participant="trial:participant")
 
@@ -55,18 +55,17 @@ class Sites:
 
     def write(self, name: str, **more: str) -> None:
         """A site's file; what is given is changed, the rest stays as it was."""
-        files = {"federation": "federation.json"} | {key: f"{name}.{key}" for key in ("identity", "state", "log")}
-        paths = {key: str(self.folder / file) for key, file in files.items()}
-        site = self._sites.setdefault(name, {"name": name} | paths)
+        files = {"federation": "../federation.json", "identity": "identity.pem", "state": "state", "log": "audit.jsonl"}
+        site = self._sites.setdefault(name, {"name": name} | files)
         site |= more
         lines = [f"{key} = {json.dumps(value)}" for key, value in site.items()]
         if name in self._arguments:
             lines += ["[arguments]", *(f"{key} = {json.dumps(v)}" for key, v in self._arguments[name].items())]
-        (self.folder / f"{name}.toml").write_text("\n".join(lines) + "\n")
+        (self.folder / name / "site.toml").write_text("\n".join(lines) + "\n")
 
     def log(self, name: str) -> list[dict[str, Any]]:
         """The audit log of a party."""
-        return [json.loads(line) for line in (self.folder / f"{name}.log").read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / name / "audit.jsonl").read_text().splitlines()]
 
     def rounds(self) -> list[dict[str, Any]]:
         """The rounds that gave means: number, and who was there to the end."""
@@ -105,5 +104,5 @@ class Sites:
         return dict(zip(table.names, table.matrix, strict=True))
 
     def _record(self, name: str) -> list[dict[str, Any]]:
-        path = self.folder / f"{name}.record"
+        path = self.folder / name / "record"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

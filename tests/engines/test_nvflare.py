@@ -58,7 +58,7 @@ def test_three_rounds_in_the_simulator_give_the_plain_means(tmp_path: Path, monk
     assert [line["clients"] for line in sites.rounds()] == [[0, 1, 2, 3, 4]] * 3
     assert sites.check_means() == 15
     assert not list((tmp_path / "run").rglob("custom")), "the job carries code"
-    assert not list(sites.folder.glob("*.state/*")), "state is left behind"
+    assert not list(sites.folder.glob("*/state")), "state is left behind"
 
 
 def test_three_rounds_over_mutual_tls_give_the_plain_means(
@@ -92,10 +92,10 @@ def test_strangers_and_parties_with_other_parameters_are_refused_by_name(
     sites = Sites(tmp_path / "sites", PARAMS)
     agreed = read_session(sites.folder / "federation.json")
     write_identity(Identity.generate(), sites.folder / "stranger.pem")
-    sites.write("site-2", identity=str(sites.folder / "stranger.pem"))
+    sites.write("site-2", identity="../stranger.pem")
     sites.argue("site-2", claims=agreed.roster.clients[1].hex())
     write_session(Session(replace(PARAMS, precision=20), agreed.roster), sites.folder / "other.json")
-    sites.write("site-4", federation=str(sites.folder / "other.json"))
+    sites.write("site-4", federation="../other.json")
     assert submit(sites, 1) == "FINISHED:COMPLETED"
     assert [line["clients"] for line in sites.rounds()] == [[0, 2, 4]]
     assert sites.check_means() == 3
@@ -112,7 +112,7 @@ def test_a_server_that_was_killed_goes_on_when_the_job_is_submitted_again(
     deployment.use(sites.folder)
     job = nvflare.recipe(4, clients=5, patience=PATIENCE).execute(deployment.env)
     deadline = time.monotonic() + 60
-    while not (sites.folder / "server.log").exists() or len(sites.rounds()) < 2:
+    while not (sites.folder / "server" / "audit.jsonl").exists() or len(sites.rounds()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     (conductor,) = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,7 @@ from secea.errors import ParamsError, ProtocolError
 from secea.messages import Buffer
 
 SITES: Final = "SECEA_SITES"
-"""Names a folder with the file of each site, `NAME.toml`; without it a site's file is local/secea.toml of its kit."""
+"""For all sites on one machine: a folder with the file of each, NAME/site.toml, and server/site.toml."""
 
 CLASSES: Final = (
     "nvflare.collab.runtime.controller.CollabController",
@@ -47,10 +48,10 @@ _GRACE: Final = 1.0
 _logger = logging.getLogger(__name__)
 
 
-def site_file(name: str, workspace: Path | str) -> Path:
-    """Where the file of a site lies: beside the others in a simulation, or in the site's own startup kit."""
+def site_file(name: str, kit: Path | str) -> Path:
+    """Where the file of a site is: local/secea.toml in its startup kit, which may be a link; or see `SITES`."""
     folder = os.environ.get(SITES)
-    return Path(folder) / f"{name}.toml" if folder else Path(workspace) / "local" / "secea.toml"
+    return (Path(folder) / name / "site.toml" if folder else Path(kit) / "local" / "secea.toml").resolve()
 
 
 def permit(folder: Path | str) -> None:
@@ -211,3 +212,8 @@ def recipe(rounds: int, *, clients: int, name: str = "secea", patience: Patience
     p = patience or Patience()
     conductor = Conductor(rounds, p.stage, p.bytes_per_second, p.training)
     return _Recipe(name, server=conductor, client=Member(), min_clients=clients)
+
+
+if __name__ == "__main__":
+    for _kit in sys.argv[1:]:
+        permit(_kit)
