@@ -95,9 +95,9 @@ class Deployment:
         """The process of a kit."""
         return self._processes[name].pid
 
-    def status(self, job: Any) -> str:
+    def status(self, job: Any, timeout: float = 90) -> str:
         """How a job ended."""
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + timeout
         while not (status := str(job.get_status())).startswith("FINISHED"):
             assert time.monotonic() < deadline, f"the job is still {status}"
             time.sleep(0.5)
