@@ -121,7 +121,6 @@ def nvflare(args: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, i
     """The server's notes after the set-up and after each round; memory."""
     sys.path.append(str(Path(__file__).parents[1] / "tests" / "engines"))
     from nvflare_deployment import Deployment
-
     from secea.engines.nvflare import recipe
 
     with tempfile.TemporaryDirectory() as name:

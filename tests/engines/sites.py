@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import trial
 
+import trial
 from secea.engines.files import write_identity, write_session
 from secea.keys import Identity, Roster
 from secea.params import Params

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from nvflare.collab import CollabRecipe
 from nvflare.recipe import SimEnv
-from nvflare_deployment import Deployment
-from sites import Sites
 
+from nvflare_deployment import Deployment
 from secea.engines import nvflare
 from secea.engines.driver import Patience
 from secea.engines.files import read_session, write_identity, write_session
 from secea.keys import Identity
 from secea.params import Params
 from secea.session import Session
+from sites import Sites
 
 pytestmark = [
     pytest.mark.engines,
@@ -69,6 +70,12 @@ def test_three_rounds_over_mutual_tls_give_the_plain_means(
     assert [line["clients"] for line in sites.rounds()] == [[0, 1, 2, 3, 4]] * 3
     assert sites.check_means() == 15
     assert deployment.listening() == {"127.0.0.1"}
+
+
+def test_a_job_that_brings_code_is_refused(deployment: Deployment) -> None:
+    job = CollabRecipe("code", server=nvflare.Conductor(1), client=nvflare.Member(), min_clients=5)
+    with pytest.raises(RuntimeError, match="byoc"):
+        job.execute(deployment.env)
 
 
 def test_a_core_that_is_killed_in_either_stage_is_lost_alone_and_returns(

@@ -42,6 +42,9 @@ CLASSES: Final = (
 )
 """What a job names. A site that has these on its list of allowed classes needs to accept no code from the server."""
 
+_RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands")
+"""What a role may do that NVFlare's policy gives everything to; but for bringing code."""
+
 _GRACE: Final = 1.0
 """Seconds that NVFlare gets beyond a call's timeout to say that it timed out."""
 
@@ -55,15 +58,31 @@ def site_file(name: str, kit: Path | str) -> Path:
 
 
 def permit(folder: Path | str) -> None:
-    """Let a site run these jobs: add `CLASSES` to the allowed classes of a startup kit, or of a simulator's folder."""
+    """Let a site, or a simulator's folder, run these jobs: add `CLASSES` to its allowed classes.
+
+    A startup kit refuses from then on all jobs that bring code of their own: such code could read the identity key.
+    """
     local = Path(folder) / "local"
     local.mkdir(parents=True, exist_ok=True)
-    path, default = local / "resources.json", local / "resources.json.default"
-    source = next((file for file in (path, default) if file.exists()), None)
-    resources: dict[str, Any] = json.loads(source.read_bytes()) if source else {"format_version": 2}
+    resources = _policy(local / "resources.json") or {"format_version": 2}
     allowed = resources.setdefault("class_allow_list", list(DEFAULT_CLASS_ALLOW_LIST))
     allowed += [name for name in CLASSES if name not in allowed]
-    path.write_text(json.dumps(resources, indent=2) + "\n", encoding="utf-8")
+    _write(local / "resources.json", resources)
+    if authorization := _policy(local / "authorization.json"):
+        roles = authorization["permissions"]
+        for role, rights in roles.items():
+            roles[role] = (dict.fromkeys(_RIGHTS, rights) if isinstance(rights, str) else rights) | {"byoc": "none"}
+        _write(local / "authorization.json", authorization)
+
+
+def _policy(path: Path) -> dict[str, Any]:
+    """What a site decided, or what came with its startup kit."""
+    files = (path, path.with_name(f"{path.name}.default"))
+    return next((json.loads(file.read_bytes()) for file in files if file.exists()), {})
+
+
+def _write(path: Path, policy: dict[str, Any]) -> None:
+    path.write_text(json.dumps(policy, indent=2) + "\n", encoding="utf-8")
 
 
 # -------------------------------------------------------------------------------------------------------- the client
