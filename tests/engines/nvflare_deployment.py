@@ -95,6 +95,10 @@ class Deployment:
         """The process of a kit."""
         return self._processes[name].pid
 
+    def output(self, name: str) -> str:
+        """What the process of a kit printed."""
+        return (self.folder / f"{name}.out").read_text()
+
     def status(self, job: Any, timeout: float = 90) -> str:
         """How a job ended."""
         deadline = time.monotonic() + timeout

@@ -74,8 +74,8 @@ def test_three_rounds_over_mutual_tls_give_the_plain_means(
 
 def test_a_job_that_brings_code_is_refused(deployment: Deployment) -> None:
     job = CollabRecipe("code", server=nvflare.Conductor(1), client=nvflare.Member(), min_clients=5)
-    with pytest.raises(RuntimeError, match="byoc"):
-        job.execute(deployment.env)
+    assert deployment.status(job.execute(deployment.env)) == "FINISHED:FAILED_TO_RUN"
+    assert "BYOC not permitted" in deployment.output("localhost")
 
 
 def test_a_core_that_is_killed_in_either_stage_is_lost_alone_and_returns(
