@@ -96,6 +96,9 @@ class Driver:
         """Queries and weights of everyone who is present."""
         if self._in(*ROUND_PHASES):  # it was begun by a driver that is no more
             self._finish_round()
+        changed = self._outside or self.present != set(self.server.contributors)
+        if changed and self.server.done and self.server.done == self.server.round:
+            self._call(self.present, Task.STEP)  # the means go out before anything new begins
         if self._outside or not self.present <= set(self.server.query_members):
             self._new_epoch()
         self._until_ready()
@@ -120,9 +123,9 @@ class Driver:
 
     # ----------------------------------------------------------------------------------------------------- exchanges
 
-    def _call(self, clients: Iterable[int]) -> None:
+    def _call(self, clients: Iterable[int], task: Task = Task.HELLO) -> None:
         """Who is there? A client that answers takes part from now on."""
-        for n, reply in self._exchange(dict.fromkeys(clients, Task.HELLO)):
+        for n, reply in self._exchange(dict.fromkeys(clients, task)):
             self._heard(n, reply)
 
     def _stage(self, task: Task) -> None:
