@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint types unit format clean
+.PHONY: demo test lint types unit engines format clean
 
 demo: $(STAMP)
 	$(BIN)/secea demo
@@ -20,6 +20,9 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --durations 8
+
+engines: $(STAMP)
+	$(BIN)/python -m pytest -m engines --durations 8 tests/engines
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix

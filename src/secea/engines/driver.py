@@ -88,7 +88,8 @@ class Driver:
         while self._in(*ROUND_PHASES):
             self._stage(Task.ROUND if self._in(Phase.SHARE) else Task.STEP)
         if self.server.done == self.server.round:
-            self._log.noted("round", number=self.server.round, clients=sorted(self.present))
+            finished = self.present & set(self.server.members)  # not those who just came back
+            self._log.noted("round", number=self.server.round, clients=sorted(finished))
             return True
         return False
 
@@ -96,6 +97,9 @@ class Driver:
         """Queries and weights of everyone who is present."""
         if self._in(*ROUND_PHASES):  # it was begun by a driver that is no more
             self._finish_round()
+        changed = self._outside or self.present != set(self.server.contributors)
+        if changed and self.server.done and self.server.done == self.server.round:
+            self._call(self.present, Task.STEP)  # the means go out before anything new begins
         if self._outside or not self.present <= set(self.server.query_members):
             self._new_epoch()
         self._until_ready()
@@ -121,9 +125,9 @@ class Driver:
 
     # ----------------------------------------------------------------------------------------------------- exchanges
 
-    def _call(self, clients: Iterable[int]) -> None:
+    def _call(self, clients: Iterable[int], task: Task = Task.HELLO) -> None:
         """Who is there? A client that answers takes part from now on."""
-        for n, reply in self._exchange(dict.fromkeys(clients, Task.HELLO)):
+        for n, reply in self._exchange(dict.fromkeys(clients, task)):
             self._heard(n, reply)
 
     def _stage(self, task: Task) -> None:

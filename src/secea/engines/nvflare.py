@@ -1,0 +1,238 @@
+"""NVFlare carries a federation: orders and replies as calls of its Collab API (NVFlare 2.9.0; `secea[nvflare]`).
+
+The job that is submitted holds no code and no secrets: two classes of this module, and how many rounds. Keys, state and
+the user's functions are at the sites (`secea.engines.site`), and a client's core runs in a process of its own
+(`secea.engines.core`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, as_completed
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
+from nvflare.collab import CollabCallError, CollabRecipe, collab
+
+from secea.engines.core import Core, CoreError
+from secea.engines.driver import Driver, Patience
+from secea.engines.log import Log
+from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.site import Site
+from secea.errors import ParamsError, ProtocolError
+from secea.messages import Buffer
+
+SITES: Final = "SECEA_SITES"
+"""For all sites on one machine: a folder with the file of each, NAME/site.toml, and server/site.toml."""
+
+CLASSES: Final = (
+    "nvflare.collab.runtime.controller.CollabController",
+    "nvflare.collab.runtime.executor.CollabExecutor",
+    "secea.engines.nvflare.Conductor",
+    "secea.engines.nvflare.Member",
+)
+"""What a job names. A site that has these on its list of allowed classes needs to accept no code from the server."""
+
+_RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands")
+"""What a role may do that NVFlare's policy gives everything to; but for bringing code."""
+
+_GRACE: Final = 1.0
+"""Seconds that NVFlare gets beyond a call's timeout to say that it timed out."""
+
+_logger = logging.getLogger(__name__)
+
+
+def site_file(name: str, kit: Path | str) -> Path:
+    """Where the file of a site is: local/secea.toml in its startup kit, which may be a link; or see `SITES`."""
+    folder = os.environ.get(SITES)
+    return (Path(folder) / name / "site.toml" if folder else Path(kit) / "local" / "secea.toml").resolve()
+
+
+def permit(folder: Path | str) -> None:
+    """Let a site, or a simulator's folder, run these jobs: add `CLASSES` to its allowed classes.
+
+    A startup kit refuses from then on all jobs that bring code of their own: such code could read the identity key.
+    """
+    local = Path(folder) / "local"
+    local.mkdir(parents=True, exist_ok=True)
+    resources = _policy(local / "resources.json") or {"format_version": 2}
+    allowed = resources.setdefault("class_allow_list", list(DEFAULT_CLASS_ALLOW_LIST))
+    allowed += [name for name in CLASSES if name not in allowed]
+    _write(local / "resources.json", resources)
+    if authorization := _policy(local / "authorization.json"):
+        roles = authorization["permissions"]
+        for role, rights in roles.items():
+            roles[role] = (dict.fromkeys(_RIGHTS, rights) if isinstance(rights, str) else rights) | {"byoc": "none"}
+        _write(local / "authorization.json", authorization)
+
+
+def _policy(path: Path) -> dict[str, Any]:
+    """What a site decided, or what came with its startup kit."""
+    files = (path, path.with_name(f"{path.name}.default"))
+    return next((json.loads(file.read_bytes()) for file in files if file.exists()), {})
+
+
+def _write(path: Path, policy: dict[str, Any]) -> None:
+    path.write_text(json.dumps(policy, indent=2) + "\n", encoding="utf-8")
+
+
+# -------------------------------------------------------------------------------------------------------- the client
+
+
+class Member:
+    """A client's side of the job: hands each order of the server to the core of its site."""
+
+    def __init__(self) -> None:
+        self._core: Core | None = None
+
+    @collab.init
+    def start(self) -> None:
+        """The job begins: find the site's file. The core starts with the first order."""
+        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()))
+
+    @collab.publish
+    def obey(self, order: Buffer, timeout: float) -> Buffer | str:
+        """The reply's bytes, or in words why there is none."""
+        assert self._core is not None
+        if collab.caller != "server":
+            return f"{collab.caller} gave an order, which only the server may do"
+        try:
+            return self._core.obey(order, timeout)
+        except CoreError as error:
+            return str(error)
+
+    @collab.final
+    def stop(self) -> None:
+        """The job is over, or was aborted."""
+        if self._core is not None:
+            self._core.close()
+
+
+# -------------------------------------------------------------------------------------------------------- the server
+
+
+class CollabPort:
+    """The clients of an NVFlare job as a `Port`: one call for each order, all at the same time."""
+
+    def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
+        self._names, self._proxies = names, proxies
+        self._calls: dict[int, tuple[Task, Future[Reply | Failure]]] = {}  # the last one to each client
+        self.sent = self.received = 0
+        """Bytes of orders and of replies."""
+
+    def exchange(
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+    ) -> Iterator[tuple[int, Reply | Failure]]:
+        """See `Port`. A client that was called in an earlier exchange, and has not answered, is not called again."""
+        calls = {self._call(n, order, timeout): n for n, order in orders(tasks, round, inboxes()).items()}
+        with suppress(TimeoutError):
+            for call in as_completed(calls, timeout + _GRACE):
+                yield calls.pop(call), call.result()
+        for n in calls.values():
+            yield n, Failure(f"it did not reply within {timeout:.1f} s")
+
+    def _call(self, n: int, order: Order, timeout: float) -> Future[Reply | Failure]:
+        """Give an order in a thread of its own: nobody has to wait for its end."""
+        task, call = self._calls.get(n, (None, None))
+        if call is None or call.done():
+            call = Future()
+            threading.Thread(target=self._settle, args=(call, n, order, timeout), daemon=True).start()
+            self._calls[n] = order.task, call
+        elif not task is order.task is Task.HELLO:
+            call = Future()
+            call.set_result(Failure("it is still busy with an earlier call"))
+        return call
+
+    def _settle(self, call: Future[Reply | Failure], n: int, order: Order, timeout: float) -> None:
+        try:
+            call.set_result(self._reply(n, order, timeout))
+        except ProtocolError as error:
+            call.set_result(Failure(str(error)))
+        except CollabCallError as error:
+            call.set_result(Failure(f"it cannot be reached: {error.cause}"))
+        except BaseException as error:  # whatever it was, nobody waits for a call that is over
+            call.set_result(Failure(f"the call broke off: {error}"))
+            raise
+
+    def _reply(self, n: int, order: Order, timeout: float) -> Reply | Failure:
+        name = self._names[n]
+        if name not in self._proxies:
+            return Failure(f"{name} is not connected")
+        data = order.to_bytes()
+        self.sent += len(data)
+        result = self._proxies[name](timeout=timeout).obey(data, timeout)
+        if isinstance(result, str):
+            return Failure(result)
+        if not isinstance(result, bytes | bytearray | memoryview):
+            return Failure(f"it replied with a {type(result).__name__}")
+        self.received += len(result)
+        return Reply.parse(result, n)
+
+
+class Conductor:
+    """The server's side of the job: set-up, and so many rounds. A job on the state of one that broke off goes on."""
+
+    def __init__(
+        self, rounds: int, stage: float = 30.0, bytes_per_second: float = 2e6, training: float = 3600.0
+    ) -> None:
+        self.rounds = rounds
+        self.stage, self.bytes_per_second, self.training = stage, bytes_per_second, training
+
+    @collab.main
+    def run(self) -> None:
+        """What NVFlare calls."""
+        site = Site.read(site_file("server", collab.workspace.get_root_dir()))
+        names, store, log = site.session.roster.names, site.store, Log(site.log)
+        port = CollabPort(names, {proxy.name: proxy for proxy in collab.clients})
+        patience = Patience(self.stage, self.bytes_per_second, self.training)
+        driver = Driver(site.server(), port, patience=patience, save=partial(store.save, "server"), log=log)
+        completed, started = int(store.load("rounds") or 0), time.monotonic()
+        driver.setup()
+        while True:
+            seconds, started = time.monotonic() - started, time.monotonic()
+            lost = {names[n]: why for n, why in driver.failures.items()}
+            costs = {"seconds": round(seconds, 3), "sent": port.sent, "received": port.received}
+            log.noted("progress", rounds=completed, **costs, lost=lost)
+            _logger.info("secea: %s of %s rounds; %s; lost: %s", completed, self.rounds, costs, lost)
+            if completed >= self.rounds:
+                break
+            driver.round()
+            completed += 1
+            store.save("rounds", b"%d" % completed)
+        driver.finish()
+        store.remove()
+
+
+class _Recipe(CollabRecipe):
+    """A job that ships no code: every site has its own copy of secea."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._job.set_app_packages(["secea"])
+
+    @staticmethod
+    def _user_source_entries(_objects: object) -> list[tuple[str, str | None]]:
+        return []
+
+
+def recipe(rounds: int, *, clients: int, name: str = "secea", patience: Patience | None = None) -> CollabRecipe:
+    """The job: so many rounds with at least so many connected clients. Run it with NVFlare's `SimEnv` or `ProdEnv`."""
+    if rounds < 1:
+        raise ParamsError(f"rounds must be at least 1, got {rounds}")
+    p = patience or Patience()
+    conductor = Conductor(rounds, p.stage, p.bytes_per_second, p.training)
+    return _Recipe(name, server=conductor, client=Member(), min_clients=clients)
+
+
+if __name__ == "__main__":
+    for _kit in sys.argv[1:]:
+        permit(_kit)

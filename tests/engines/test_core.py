@@ -1,0 +1,99 @@
+"""The core of a client in a process of its own: whatever becomes of it, its holder gets a reply or a reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from secea.engines.core import Core, CoreError
+from secea.engines.port import Order, Reply, Task
+from secea.params import Params
+from sites import Sites
+
+HELLO = Order(Task.HELLO).to_bytes()
+HOLDER = """
+import sys, time
+from secea.engines.core import Core
+from secea.engines.port import Order, Task
+core = Core(sys.argv[1])
+core.obey(Order(Task.HELLO).to_bytes(), 30)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Sites:
+    return Sites(tmp_path / "sites", Params(clients=3, dim=2, max_entities=30, max_union=40))
+
+
+@pytest.fixture
+def core(sites: Sites) -> Iterator[Core]:
+    core = Core(sites.folder / "site-1" / "site.toml")
+    yield core
+    core.close()
+
+
+def core_of(holder: int) -> psutil.Process:
+    (core,) = [each for each in psutil.Process(holder).children() if "secea.engines.core" in each.cmdline()]
+    return core
+
+
+def incarnation(reply: bytearray) -> bytes:
+    return Reply.parse(reply, 0).incarnation
+
+
+def test_a_core_that_was_killed_between_orders_is_replaced_and_goes_on(core: Core) -> None:
+    first = incarnation(core.obey(HELLO, 30))
+    core_of(os.getpid()).kill()
+    time.sleep(0.2)
+    assert incarnation(core.obey(HELLO, 30)) == first
+
+
+def test_a_core_that_dies_under_an_order_says_so_and_the_next_one_goes_on(sites: Sites, core: Core) -> None:
+    sites.argue("site-1", die=[["HELLO", 0, "after"]])
+    with pytest.raises(CoreError, match="ended by SIGKILL"):
+        core.obey(HELLO, 30)
+    first = incarnation(core.obey(HELLO, 30))
+    assert incarnation(core.obey(HELLO, 30)) == first
+
+
+def test_a_core_that_hangs_is_killed_when_its_time_is_over(sites: Sites, core: Core) -> None:
+    first = incarnation(core.obey(HELLO, 30))
+    core_of(os.getpid()).suspend()
+    started = time.monotonic()
+    with pytest.raises(CoreError, match=r"did not reply within 0\.5 s, and was killed"):
+        core.obey(HELLO, 0.5)
+    assert time.monotonic() - started < 3
+    assert incarnation(core.obey(HELLO, 30)) == first
+
+
+def test_what_the_users_code_raises_is_the_reason(sites: Sites, core: Core) -> None:
+    sites.argue("site-1", entities="many")
+    with pytest.raises(CoreError, match="TypeError: 'str' object cannot be interpreted as an integer"):
+        core.obey(HELLO, 30)
+    sites.argue("site-1", entities=30)
+    assert incarnation(core.obey(HELLO, 30))
+
+
+def test_a_site_that_is_not_described_well_is_told_what_is_wrong(sites: Sites, core: Core) -> None:
+    sites.write("site-1", identity="nobody.pem")
+    with pytest.raises(CoreError, match=r"nobody\.pem cannot be read"):
+        core.obey(HELLO, 30)
+
+
+def test_a_core_ends_with_the_process_that_holds_it(sites: Sites) -> None:
+    command: list[str | Path] = [sys.executable, "-c", HOLDER, sites.folder / "site-1" / "site.toml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:  # noqa: S603
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"ready\n"
+        core = core_of(holder.pid)
+        holder.kill()
+        core.wait(5)

@@ -1,0 +1,110 @@
+"""Calls of NVFlare's Collab API as a port: every client gives a reply or a reason, in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from nvflare.collab import CollabCallError
+
+from secea.engines import nvflare
+from secea.engines.nvflare import CollabPort
+from secea.engines.port import Failure, Order, Reply, Task
+
+NAMES = ("a", "b", "c")
+REPLY = Reply(1, 0, b"life", [b"message"])
+
+
+class Proxy:
+    """A client in NVFlare's words: `proxy(timeout=...).obey(...)`."""
+
+    def __init__(self, answer: Callable[[bytes], Any]) -> None:
+        self._answer = answer
+        self.calls = 0
+
+    def __call__(self, *, timeout: float) -> Proxy:
+        return self
+
+    def obey(self, order: bytes, timeout: float) -> Any:
+        self.calls += 1
+        return self._answer(order)
+
+
+def good(_order: bytes) -> bytearray:
+    return REPLY.to_bytes()
+
+
+def exchange(port: CollabPort, task: Task = Task.STEP, timeout: float = 5.0) -> dict[int, Reply | Failure]:
+    return dict(port.exchange(dict.fromkeys(range(3), task), 1, lambda: {0: [b"x"], 1: [b"y"]}, timeout))
+
+
+def test_each_client_gets_its_own_messages_and_its_reply_comes_back() -> None:
+    seen: dict[str, Order] = {}
+
+    def keep(name: str) -> Proxy:
+        def answer(order: bytes) -> bytearray:
+            seen[name] = Order.parse(order, 0)
+            return REPLY.to_bytes()
+
+        return Proxy(answer)
+
+    port = CollabPort(NAMES, {name: keep(name) for name in NAMES})
+    replies = exchange(port)
+    assert {n: reply.messages for n, reply in replies.items() if isinstance(reply, Reply)} == {
+        n: [b"message"] for n in range(3)
+    }
+    assert [list(map(bytes, seen[name].messages)) for name in NAMES] == [[b"x"], [b"y"], []]
+
+
+def test_whatever_goes_wrong_is_the_failure_of_one_client() -> None:
+    def unreachable(_order: bytes) -> bytearray:
+        raise CollabCallError("b", "obey", TimeoutError("timed out"))
+
+    for answer, reason in (
+        (unreachable, "it cannot be reached: timed out"),
+        (lambda _: "its core was ended by SIGKILL", "its core was ended by SIGKILL"),
+        (lambda _: 7, "it replied with a int"),
+        (lambda _: b"short", "client 1: 5 bytes are no order and no reply"),
+    ):
+        replies = exchange(CollabPort(NAMES, {"a": Proxy(good), "b": Proxy(answer), "c": Proxy(good)}))
+        assert replies[1] == Failure(reason)
+        assert isinstance(replies[0], Reply)
+        assert isinstance(replies[2], Reply)
+
+
+def test_a_client_that_is_not_connected_is_a_failure() -> None:
+    assert exchange(CollabPort(NAMES, {"a": Proxy(good), "c": Proxy(good)}))[1] == Failure("b is not connected")
+
+
+def test_a_call_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare, "_GRACE", 0.1)
+    end = threading.Event()
+    hangs = Proxy(lambda _: end.wait())
+    port = CollabPort(NAMES, {"a": Proxy(good), "b": hangs, "c": Proxy(good)})
+    started = time.monotonic()
+    assert exchange(port, timeout=0.2)[1] == Failure("it did not reply within 0.2 s")
+    assert time.monotonic() - started < 2
+    assert exchange(port, timeout=0.2)[1] == Failure("it is still busy with an earlier call")
+    assert hangs.calls == 1
+    end.set()
+
+
+def test_a_client_that_is_called_again_while_it_wakes_up_is_called_once() -> None:
+    awake = threading.Event()
+
+    def slow(_order: bytes) -> bytearray:
+        awake.wait()
+        return REPLY.to_bytes()
+
+    sleeper = Proxy(slow)
+    port = CollabPort(NAMES, {"a": Proxy(good), "b": sleeper, "c": Proxy(good)})
+    tasks = {0: Task.ROUND, 1: Task.HELLO, 2: Task.ROUND}
+    first = port.exchange(tasks, 1, dict, 5.0)
+    assert {next(first)[0], next(first)[0]} == {0, 2}  # as the driver does: nobody waits for the one that was lost
+    second = port.exchange(tasks, 2, dict, 5.0)
+    awake.set()
+    assert isinstance(dict(second)[1], Reply)
+    assert sleeper.calls == 1
