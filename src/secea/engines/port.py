@@ -38,7 +38,7 @@ class Order:
     round: int = 0
     messages: list[Buffer] = field(default_factory=list, repr=False)
 
-    def to_bytes(self) -> bytearray:
+    def to_bytes(self) -> bytes:
         """As it travels."""
         return _pack((self.task, self.round, 0), b"", self.messages)
 
@@ -65,7 +65,7 @@ class Reply:
     more: bool = False
     """This is a part of the outbox; the rest follows (within one process alone)."""
 
-    def to_bytes(self) -> bytearray:
+    def to_bytes(self) -> bytes:
         """As it travels."""
         text = self.incarnation + self.fault.encode()
         return _pack((self.epoch, self.attempt, len(self.incarnation)), text, self.messages)
@@ -106,14 +106,9 @@ _HEAD: Final = struct.Struct("<IIIII")
 _SIZE: Final = struct.Struct("<Q")
 
 
-def _pack(numbers: tuple[int, int, int], text: bytes, messages: list[Buffer]) -> bytearray:
-    data = bytearray(_HEAD.pack(*numbers, len(text), len(messages)))
-    for message in messages:
-        data += _SIZE.pack(len(message))
-    data += text
-    for message in messages:
-        data += message
-    return data
+def _pack(numbers: tuple[int, int, int], text: bytes, messages: list[Buffer]) -> bytes:
+    head = _HEAD.pack(*numbers, len(text), len(messages))
+    return b"".join([head, *(_SIZE.pack(len(message)) for message in messages), text, *messages])
 
 
 def _parse(data: Buffer, carrier: int) -> tuple[tuple[int, int, int], bytes, list[Buffer]]:

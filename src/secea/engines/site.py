@@ -1,0 +1,111 @@
+"""A party's own machine, as its own operator describes it: one TOML file, in which no other party has a say.
+
+    name = "hospital-b"                  # who this is in the federation file; the server has no name
+    federation = "federation.json"       # what all parties agreed on
+    identity = "identity.pem"            # this party's private key
+    state = "state"                      # a directory for what has to survive a crash
+    log = "audit.jsonl"                  # optional
+    participant = "kg:participant"       # module:function that gives a `Participant`; beside this file, or installed
+
+    [arguments]                          # optional: what that function is called with
+    triples = "/srv/kg/triples.tsv"
+
+Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from secea.engines.files import read_identity, read_session
+from secea.engines.host import Host, Participant
+from secea.engines.log import Log
+from secea.engines.store import Store
+from secea.errors import ParamsError, SnapshotError
+from secea.keys import Identity
+from secea.server import Server
+from secea.session import Session
+
+_PATHS = ("federation", "identity", "state", "log")
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one party has on its machine."""
+
+    federation: Path
+    identity: Path
+    state: Path
+    name: str = ""
+    participant: str = ""
+    log: Path | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    folder: Path = Path()
+
+    @classmethod
+    def read(cls, path: Path | str) -> Site:
+        """From a TOML file."""
+        folder = Path(path).absolute().parent
+        try:
+            text = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ParamsError(f"{path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ParamsError(f"{path} is no TOML: {error}") from None
+        known = {each.name for each in fields(cls)} - {"folder"}
+        if unknown := sorted(text.keys() - known):
+            raise ParamsError(f"{path} has no use for {unknown[0]!r}; it may have {', '.join(sorted(known))}")
+        if missing := [name for name in ("federation", "identity", "state") if name not in text]:
+            raise ParamsError(f"{path} does not say where to find: {', '.join(missing)}")
+        if wrong := [name for name in text.keys() - {"arguments"} if not isinstance(text[name], str)]:
+            raise ParamsError(f"{path}: {wrong[0]} must be a text")
+        return cls(**{name: folder / value if name in _PATHS else value for name, value in text.items()}, folder=folder)
+
+    @cached_property
+    def session(self) -> Session:
+        """What all parties agreed on."""
+        return read_session(self.federation)
+
+    @cached_property
+    def key(self) -> Identity:
+        """The party's private key."""
+        return read_identity(self.identity)
+
+    @cached_property
+    def store(self) -> Store:
+        """What survives a crash of this party."""
+        return Store(self.state, self.key, self.session.hash)
+
+    def host(self) -> Host:
+        """The client of this site, where it stopped; or a new one."""
+        if self.name not in self.session.roster.names:
+            raise ParamsError(f"{self.name!r} is not in {self.federation}, which names {self.session.roster.names}")
+        number = self.session.roster.names.index(self.name)
+        return Host(self.session, number, self.key, self._participant(), self.store, Log(self.log))
+
+    def _participant(self) -> Participant:
+        module, _, function = self.participant.partition(":")
+        if str(self.folder) not in sys.path:
+            sys.path.insert(0, str(self.folder))
+        try:
+            make: Callable[..., Participant] = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ParamsError(f"participant = {self.participant!r}: {error}; give it as module:function") from None
+        return make(**self.arguments)
+
+    def server(self) -> Server:
+        """The server of this site, where it stopped; or a new one."""
+        saved = self.store.load("server")
+        if saved is None:
+            return Server(self.session, self.key)
+        try:
+            return Server.restore(self.session, self.key, saved)
+        except SnapshotError as error:
+            raise SnapshotError(f"{self.state}: {error}") from None
