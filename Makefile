@@ -19,7 +19,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --durations 8
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 8
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 TOOLS = Path(sys.executable).parent
@@ -41,9 +42,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def waited(what: str, seconds: float, *, until: object) -> None:
+def waited(what: str, seconds: float, *, until: Callable[[], bool]) -> None:
     """Wait until a condition holds; an AssertionError if it does not in time."""
-    assert callable(until)
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, f"{what}: not in {seconds} s"
@@ -74,7 +74,9 @@ class Deployment:
         tls = ["--ssl-certfile", "tls.crt", "--ssl-keyfile", "tls.key", "--ssl-ca-certfile", "tls.crt"]
         options = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
         try:
-            self._start("superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), *tls, *options)
+            self._start(
+                "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), *tls, *options
+            )
             waited("a SuperLink that listens", 60, until=self._listens)
             for n in range(len(self.sites)):
                 self._call("flwr", "supernode", "register", f"node{n}.pub", "loopback")
@@ -90,7 +92,17 @@ class Deployment:
             self.kill(name)
 
     def _make_keys(self) -> None:
-        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        curve = [
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-384",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ]
         names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
         self._call("openssl", "req", "-x509", *curve, *names, "-keyout", "tls.key", "-out", "tls.crt")
         for n in range(len(self.sites)):
@@ -138,16 +150,13 @@ class Deployment:
         out = self._call("flwr", "run", "app", "loopback", "--run-config", settings, "--format", "json")
         return str(json.loads(out)["run-id"])
 
-    def finish(self, run: str, seconds: float = 300) -> str:
+    def finish(self, run: str, seconds: float) -> str:
         """Wait for the end of a run: "finished:completed", or "finished:failed"."""
-        waited(f"the end of run {run}", seconds, until=lambda: self.status(run).startswith("finished"))
-        return self.status(run)
-
-    def status(self, run: str) -> str:
-        """How a run stands."""
+        log, over = self.folder / "superlink.log", re.compile(rf"Finished task \d+ of run {run}")
+        waited(f"the end of run {run}", seconds, until=lambda: over.search(log.read_text(errors="replace")) is not None)
         out = self._call("flwr", "list", "loopback", "--run-id", run, "--format", "json")
         return str(json.loads(out)["runs"][0]["status"])
 
-    def logs(self) -> str:
-        """What the SuperLink and its ServerApps wrote."""
-        return (self.folder / "superlink.log").read_text(errors="replace")
+    def log(self, run: str) -> str:
+        """What the ServerApp of a run wrote."""
+        return self._call("flwr", "log", run, "loopback", "--show")

@@ -22,19 +22,19 @@ def table(client: int, round: int) -> dict[str | int, NDArray[np.float64]]:
 
 
 def participant(client: int, folder: str) -> Participant:
-    """Client n; its results go to a folder, and it stops for good in a round for which there is a file `hang-n-round`."""
+    """Client n; its results go to a folder. While there is a file `hold-n-round` it does not go on with that round."""
     results = Path(folder)
 
     def keep(means: Table | None, name: str) -> None:
         if means is not None:
-            np.save(results / f"means-{client}-{name}.npy", [means.matrix[means.names.index(e)] for e in ENTITIES[client]])
+            rows = [means.matrix[list(means.names).index(entity)] for entity in ENTITIES[client]]
+            np.save(results / f"means-{client}-{name}.npy", rows)
 
     def train(means: Table | None, round: int) -> dict[str | int, NDArray[np.float64]]:
         keep(means, f"before-{round}")
-        if (results / f"hang-{client}-{round}").exists():
-            (results / f"hangs-{client}").touch()
-            time.sleep(3600)
-        (results / f"trained-{client}-{round}").touch()
+        (results / f"train-{client}-{round}").touch()
+        while (results / f"hold-{client}-{round}").exists():
+            time.sleep(0.1)
         return table(client, round)
 
     return Participant(lambda: ENTITIES[client], train, lambda means: keep(means, "last"))

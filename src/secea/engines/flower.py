@@ -20,6 +20,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -95,10 +96,12 @@ class FlowerPort:
                 self._give(now, n)
         look = 0.0
         while now.waiting and time.monotonic() < now.deadline:
-            if time.monotonic() >= look:
-                self._call(now)
+            away = {n for n, order in now.waiting.items() if order.task is Task.HELLO or n not in self._nodes}
+            if away and time.monotonic() >= look:
+                self._call(now, away)
                 look = time.monotonic() + _LOOK_SECONDS
-            replies = list(self._grid.pull_messages([*now.sent, *self._calls]))
+            # A reply to a call that comes late is left where it is until somebody asks for it.
+            replies = list(self._grid.pull_messages([*now.sent, *(self._calls if away else ())]))
             # Calls come first: who was lost is not waited for, and must be heard before the last one of the others.
             replies.sort(key=lambda message: message.metadata.reply_to_message_id in self._calls)
             if not replies:
@@ -119,10 +122,9 @@ class FlowerPort:
     def _give(self, now: _Exchange, n: int) -> None:
         now.sent[self._push(now.waiting[n], self._nodes[n], now.deadline)] = n
 
-    def _call(self, now: _Exchange) -> None:
+    def _call(self, now: _Exchange, away: set[int]) -> None:
         """Call the nodes of clients that are to say hello; and, if it is not known where a client is, the strangers."""
         online = set(self._grid.get_node_ids())
-        away = {n for n, order in now.waiting.items() if order.task is Task.HELLO or n not in self._nodes}
         called = {self._nodes[n] for n in away if n in self._nodes}
         if any(self._nodes.get(n) not in online for n in away):
             called |= online - set(self._nodes.values())
@@ -164,7 +166,8 @@ class FlowerPort:
         """Client n is at this node; two nodes that say so are a mistake that somebody has to mend."""
         before = self._nodes.get(n)
         if before is not None and before in set(self._grid.get_node_ids()):
-            raise FederationError(f"nodes {before} and {node} both say that they are {self._names[n]!r}")
+            first, second = sorted((before, node))
+            raise FederationError(f"nodes {first} and {second} both say that they are {self._names[n]!r}")
         self._nodes = {m: where for m, where in self._nodes.items() if where != node} | {n: node}
         self._nameless.pop(node, None)
         _log.info("%s (client %d) is node %d", self._names[n], n, node)
@@ -195,12 +198,15 @@ def serve(grid: Grid, site: Site, rounds: int, patience: Patience | None = None)
         save=lambda state: store.save("server", state),
         log=log,
     )
+    finished, before = int(store.load("rounds") or 0), driver.server.done
     try:
         driver.setup()
-        for number in range(int(store.load("rounds") or 0), rounds):
+        finished += driver.server.done != before  # the round that an earlier run had begun
+        while finished < rounds:
             driver.round()
-            store.save("rounds", b"%d" % (number + 1))
-            _log.info("round %d of %d: %s", number + 1, rounds, ", ".join(names[n] for n in sorted(driver.present)))
+            finished += 1
+            store.save("rounds", b"%d" % finished)
+            _log.info("round %d of %d: %s", finished, rounds, ", ".join(names[n] for n in sorted(driver.present)))
             for n, why in driver.failures.items():
                 _log.warning("%s (client %d) did not take part: %s", names[n], n, why)
         driver.finish()
@@ -248,7 +254,8 @@ def obey(message: Message, context: Context) -> Message:
         site = _site_of(context)
         name = site.name
         data, _ = _unpacked(message.content)
-        reply = site.host().obey(Order.parse(data, SERVER))
+        with closing(Log(site.log)) as log:
+            reply = site.host(log).obey(Order.parse(data, SERVER))
     except SecEAError as error:  # the operators are to know; whoever reads it knows no secret by it
         reply = Reply(0, 0, b"", fault=str(error))
     return Message(_packed(reply.to_bytes(), name), reply_to=message)
