@@ -33,7 +33,8 @@ def participant(triples: str, results: str) -> Participant:
     r = np.array([first(relation) for relation in relations])
 
     def error(e: NDArray[np.float64]) -> NDArray[np.float64]:
-        return e[heads] + r[kinds] - e[tails]
+        wrong: NDArray[np.float64] = e[heads] + r[kinds] - e[tails]
+        return wrong
 
     def train(means: Table | None, round: int) -> dict[str, NDArray[np.float64]]:
         """From the means of the last round, a few steps on this site's own triples."""

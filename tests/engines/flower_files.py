@@ -67,9 +67,10 @@ class Files:
         path.write_text("".join(f'{name} = "{value}"\n' for name, value in items.items()))
 
     def audit(self, party: str) -> list[dict[str, object]]:
-        """A party's audit log."""
+        """A party's audit log, but for a line that is being written."""
         log = self.folder / party / "audit.jsonl"
-        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        text = log.read_text() if log.exists() else ""
+        return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
 
     def heard(self, **what: object) -> bool:
         """Whether the server has noted something like this."""

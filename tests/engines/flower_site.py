@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from secea.engines.host import Participant
 from secea.table import Table
 
-ENTITIES = [["a", "b", "c", "d", 1], ["b", "c", "e"], ["a", "e", "f", 1], ["c", "f", "g", "h"], ["a", "c", "h"]]
+ENTITIES: list[list[str | int]] = [
+    ["a", "b", "c", "d", 1],
+    ["b", "c", "e"],
+    ["a", "e", "f", 1],
+    ["c", "f", "g", "h"],
+    ["a", "c", "h"],
+]
 DIM = 4
 
 

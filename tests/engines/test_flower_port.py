@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
@@ -63,11 +64,11 @@ def grid(files: Files) -> Grid:
 
 
 def serve(grid: Grid, files: Files, rounds: int) -> None:
-    flower.serve(grid, Site.read(files.server), rounds, QUICK)  # type: ignore[arg-type]  # it has what is used of a Grid
+    flower.serve(cast(Any, grid), Site.read(files.server), rounds, QUICK)
 
 
 def called(grid: Grid, clients: Iterable[int]) -> dict[int, Reply | Failure]:
-    port = flower.FlowerPort(grid, NAMES)  # type: ignore[arg-type]
+    port = flower.FlowerPort(cast(Any, grid), NAMES)
     return dict(port.exchange(dict.fromkeys(clients, Task.HELLO), 0, dict, 1))
 
 

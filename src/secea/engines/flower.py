@@ -116,7 +116,7 @@ class FlowerPort:
         message = Message(_packed(order.to_bytes()), node, f"query.{_ACTION}", ttl=ttl)
         for number in self._grid.push_messages([message]):
             if number:
-                return number
+                return str(number)
         raise FederationError(f"the SuperLink does not take a message for node {node}")
 
     def _give(self, now: _Exchange, n: int) -> None:
