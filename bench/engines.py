@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -71,21 +72,19 @@ def loopback_bytes() -> int:
 
 
 class Memory(threading.Thread):
-    """The most memory that each kind of process of a deployment has had, in bytes."""
+    """The most memory that each kind of process of a deployment has had, in bytes. `family` gives a process's children."""
 
-    def __init__(self, sessions: set[int]) -> None:
+    def __init__(self, processes: list[int], family: Callable[[int], list[int]]) -> None:
         super().__init__(daemon=True)
-        self.sessions, self.peak, self.over = sessions, dict[str, int](), threading.Event()
+        self.processes, self.family = processes, family
+        self.peak, self.over = dict[str, int](), threading.Event()
 
     def run(self) -> None:
         """Look three times a second."""
         while not self.over.wait(0.3):
-            for process in Path("/proc").glob("[0-9]*"):
-                try:
-                    if os.getsid(int(process.name)) in self.sessions:
-                        self._look(process)
-                except OSError:
-                    continue  # it has ended
+            for pid in (each for first in self.processes for each in (first, *self.family(first))):
+                with suppress(OSError):  # it has ended
+                    self._look(Path(f"/proc/{pid}"))
 
     def _look(self, process: Path) -> None:
         words = [Path(word).name for word in (process / "cmdline").read_text().split("\0")]
@@ -97,13 +96,13 @@ class Memory(threading.Thread):
 
 def on_flower(entities: int, dim: int, rounds: int) -> dict[str, float]:
     """The same on Flower; and memory by kind of process, and the bytes that a client sends in its largest stage."""
-    from flower_loopback import Deployment  # of the tests
+    from flower_loopback import Deployment, family  # of the tests
 
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         sites = describe(folder, entities, dim)
         with Deployment(folder, sites[-1], sites[:-1]) as deployment:
-            memory = Memory({process.pid for process in deployment.processes.values()})
+            memory = Memory([process.pid for process in deployment.processes.values()], family)
             memory.start()
             before = loopback_bytes()
             run = deployment.start(rounds=rounds)

@@ -431,13 +431,18 @@ class Server:
 
     def begin_epoch(self, members: Iterable[int]) -> None:
         """Set up anew for these members: a new epoch."""
-        self.queue = {}
+        self._keep_last_words()
         self._begin_epoch(members)
 
     def begin_weights(self, contributors: Iterable[int]) -> None:
         """New weights, for these contributors."""
-        self.queue = {}
+        self._keep_last_words()
         self._begin_weights(contributors)
+
+    def _keep_last_words(self) -> None:
+        """What a finished stage left to be delivered, means above all, goes out before what follows; nothing else."""
+        if self.phase is not Phase.READY:
+            self.queue = {}
 
     def _begin_epoch(self, members: Iterable[int], *, again: bool = False) -> None:
         """A new epoch, or another attempt at this one."""

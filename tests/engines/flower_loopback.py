@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 TOOLS = Path(sys.executable).parent
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3"}
 APP = """
 [project]
 name = "app"
@@ -50,8 +50,16 @@ def waited(what: str, seconds: float, *, until: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def family(pid: int) -> list[int]:
+    """A process's children, and theirs. A SuperLink starts some in sessions of their own, which outlive it."""
+    with contextlib.suppress(OSError):
+        lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return [each for child in sum(lists, []) for each in (int(child), *family(int(child)))]
+    return []
+
+
 class Deployment:
-    """Starts and stops the processes, each in a process group of its own. `sites` are the TOML files of the clients."""
+    """Starts and stops the processes. `sites` are the TOML files of the clients."""
 
     def __init__(self, folder: Path, server: Path, sites: Sequence[Path]) -> None:
         self.folder, self.sites = folder, list(sites)
@@ -131,8 +139,9 @@ class Deployment:
     def kill(self, name: str) -> None:
         """SIGKILL a process and all that it started."""
         process = self.processes.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for pid in (process.pid, *family(process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
     def _listens(self) -> bool:

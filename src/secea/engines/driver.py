@@ -87,7 +87,8 @@ class Driver:
         while self._in(*ROUND_PHASES):
             self._stage(Task.ROUND if self._in(Phase.SHARE) else Task.STEP)
         if self.server.done == self.server.round:
-            self._log.noted("round", number=self.server.round, clients=sorted(self.present))
+            finished = self.present & set(self.server.members)  # not those who just came back
+            self._log.noted("round", number=self.server.round, clients=sorted(finished))
             return True
         return False
 

@@ -83,12 +83,12 @@ class Site:
         """What survives a crash of this party."""
         return Store(self.state, self.key, self.session.hash)
 
-    def host(self, log: Log) -> Host:
+    def host(self, log: Log | None = None) -> Host:
         """The client of this site, where it stopped; or a new one."""
         if self.name not in self.session.roster.names:
             raise ParamsError(f"{self.name!r} is not in {self.federation}, which names {self.session.roster.names}")
         number = self.session.roster.names.index(self.name)
-        return Host(self.session, number, self.key, self._participant(), self.store, log)
+        return Host(self.session, number, self.key, self._participant(), self.store, log or Log(self.log))
 
     def _participant(self) -> Participant:
         module, _, function = self.participant.partition(":")
