@@ -72,7 +72,7 @@ def loopback_bytes() -> int:
 
 
 class Memory(threading.Thread):
-    """The most memory that each kind of process of a deployment has had, in bytes. `family` gives a process's children."""
+    """The most memory that each kind of process has had, in bytes. `family` gives the children of a process."""
 
     def __init__(self, processes: list[int], family: Callable[[int], list[int]]) -> None:
         super().__init__(daemon=True)

@@ -31,9 +31,15 @@ class Files:
             write_identity(identity, folder / name / "identity.pem")
             shutil.copy(flower_site.__file__, folder / name)
         self.agree("federation.json", PARAMS)
+        self.begin()
+
+    def begin(self) -> None:
+        """As before the first run: all descriptions are right, nothing was logged, there are no results."""
         self.describe_server()
         for n in range(N):
             self.describe(n)
+        for path in (*self.results.iterdir(), *self.folder.glob("*/audit.jsonl")):
+            path.unlink()
 
     def agree(self, name: str, params: Params) -> None:
         """A federation file."""

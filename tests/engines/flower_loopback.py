@@ -53,8 +53,8 @@ def waited(what: str, seconds: float, *, until: Callable[[], bool]) -> None:
 def family(pid: int) -> list[int]:
     """A process's children, and theirs. A SuperLink starts some in sessions of their own, which outlive it."""
     with contextlib.suppress(OSError):
-        lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-        return [each for child in sum(lists, []) for each in (int(child), *family(int(child)))]
+        children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+        return [each for child in map(int, children.split()) for each in (child, *family(child))]
     return []
 
 

@@ -5,6 +5,7 @@ Each message starts a process at each client, so a stage takes seconds; a killed
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -109,3 +110,19 @@ def test_who_has_another_key_or_other_parameters_is_refused_by_name(federation: 
     log = federation.deployment.log(run)
     assert "site-2 (client 2): client 2: hello is for another session" in log
     assert "site-3 (client 3): the identity is not the one that the roster pins for client 3" in log
+
+
+@pytest.mark.slow_engine
+@pytest.mark.parametrize("kind", ["hello", "table", "query", "opening", "reshare", "share", "answer"])
+def test_a_client_that_is_killed_in_any_stage_costs_the_others_nothing(federation: Federation, kind: str) -> None:
+    files, deployment = federation.files, federation.deployment
+    files.begin()
+    run = deployment.start(rounds=2)
+    try:
+        kill(federation, 4, after=accepted(kind, 4, int(kind in ("share", "answer"))))
+        assert deployment.finish(run, PATIENCE) == "finished:completed"
+    finally:
+        deployment.start_node(4)
+        shutil.rmtree(files.folder / NAMES[4] / "state", ignore_errors=True)
+        waited("five nodes", PATIENCE, until=lambda: deployment.online() == N)
+    files.check(range(4), "last", range(4), 2)
