@@ -34,6 +34,13 @@ clientapp = "secea.engines.flower:client"
 rounds = 1
 stage-seconds = 120.0
 """
+REGISTER = """
+import sys
+from flwr.cli.app import app
+for key in sys.argv[1:]:
+    app(["supernode", "register", key, "loopback"], standalone_mode=False)
+"""
+"""`flwr supernode register` for several keys; one process, since its start takes seconds."""
 
 
 def free_port() -> int:
@@ -86,10 +93,10 @@ class Deployment:
                 "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), *tls, *options
             )
             waited("a SuperLink that listens", 60, until=self._listens)
+            self._call(sys.executable, "-c", REGISTER, *(f"node{n}.pub" for n in range(len(self.sites))))
             for n in range(len(self.sites)):
-                self._call("flwr", "supernode", "register", f"node{n}.pub", "loopback")
                 self.start_node(n)
-            waited("nodes that are online", 120, until=lambda: self.online() == len(self.sites))
+            waited("nodes that are online", 120, until=lambda: all(map(self.online, range(len(self.sites)))))
         except BaseException:
             self.__exit__()
             raise
@@ -124,7 +131,7 @@ class Deployment:
         return ran.stdout
 
     def _start(self, name: str, *command: str) -> None:
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(  # noqa: S603 - our own commands
                 command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
@@ -148,10 +155,9 @@ class Deployment:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def online(self) -> int:
-        """How many SuperNodes the SuperLink has heard of lately."""
-        nodes = json.loads(self._call("flwr", "supernode", "list", "loopback", "--format", "json"))["nodes"]
-        return sum(node["status"] == "online" for node in nodes)
+    def online(self, n: int) -> bool:
+        """Whether the SuperLink has taken SuperNode n."""
+        return "SuperNode ID" in (self.folder / f"node{n}.log").read_text(errors="replace")
 
     def start(self, **config: float) -> str:
         """Start a run; its number."""

@@ -124,5 +124,5 @@ def test_a_client_that_is_killed_in_any_stage_costs_the_others_nothing(federatio
     finally:
         deployment.start_node(4)
         shutil.rmtree(files.folder / NAMES[4] / "state", ignore_errors=True)
-        waited("five nodes", PATIENCE, until=lambda: deployment.online() == N)
+        waited("client 4 that is back", PATIENCE, until=lambda: deployment.online(4))
     files.check(range(4), "last", range(4), 2)

@@ -87,6 +87,8 @@ def test_a_node_that_is_lost_in_any_stage_costs_the_others_nothing(grid: Grid, f
     others = {0, 1, 2, 4}
     number = 4 if stage in (6, 8) else 3  # lost while it shares: that round is begun again, with the same tables
     files.check(others, "last", range(N) if stage == 11 else others, number)
+    if stage in (7, 9):  # its shares were in: they count, though it never answers
+        files.check(others, "before-2" if stage == 7 else "before-3", range(N), 1 if stage == 7 else 2)
 
 
 def test_a_node_that_is_back_takes_part_in_the_next_round_but_one(grid: Grid, files: Files) -> None:
