@@ -82,9 +82,11 @@ class Files:
         """Whether the server has noted something like this."""
         return any(what.items() <= line.items() for line in self.audit("server"))
 
-    def check(self, clients: Iterable[int], when: str, contributors: Iterable[int], round: int) -> None:
-        """These clients have kept numpy's means of what the contributors gave in a round."""
-        expected = true_means(flower_site.table(v, round) for v in contributors)
+    def check(
+        self, clients: Iterable[int], when: str, contributors: Iterable[int], round: int, *, old: Iterable[int] = ()
+    ) -> None:
+        """These clients have kept numpy's means of what the contributors trained in a round; `old` is from round 2."""
+        expected = true_means(flower_site.table(v, 2 if v in old else round) for v in contributors)
         for n in clients:
             means = np.load(self.results / f"means-{n}-{when}.npy")
             for name, mean in zip(flower_site.ENTITIES[n], means, strict=True):

@@ -107,18 +107,8 @@ class Deployment:
             self.kill(name)
 
     def _make_keys(self) -> None:
-        curve = [
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-384",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-        ]
-        names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes", "-days", "2"]
+        names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
         self._call("openssl", "req", "-x509", *curve, *names, "-keyout", "tls.key", "-out", "tls.crt")
         for n in range(len(self.sites)):
             self._call("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", f"node{n}")
