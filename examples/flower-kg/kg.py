@@ -12,8 +12,8 @@ from secea.engines.host import Participant
 from secea.table import Table
 
 DIM = 16
-STEPS = 40
-RATE = 0.05
+STEPS = 8
+RATE = 0.02
 
 
 def first(name: str) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Flower's simulation: all clients in one process tree, no TLS. Needs pip install 'flwr[simulation]==1.41.0' (Ray).
 # usage: sh simulate.sh FOLDER     (FOLDER is made by prepare.py)
+# `flwr run ... local` starts a SuperLink on 127.0.0.1:39091 and leaves it running, with the environment of its start.
 set -eu
 folder=$(realpath "$1")
 app=$(dirname "$(realpath "$0")")
