@@ -94,6 +94,7 @@ class FlowerPort:
         for n, order in now.waiting.items():
             if order.task is not Task.HELLO and n in self._nodes:
                 self._give(now, n)
+        now.deadline = time.monotonic() + timeout  # from when everyone has its order
         look = 0.0
         while now.waiting and time.monotonic() < now.deadline:
             away = {n for n, order in now.waiting.items() if order.task is Task.HELLO or n not in self._nodes}
@@ -112,15 +113,16 @@ class FlowerPort:
             yield n, Failure(self._why_silent(n, timeout))
 
     def _push(self, order: Order, node: int, deadline: float) -> str:
+        """Send an order: its number; or nothing, where the SuperLink has no such node any more."""
         ttl = max(deadline - time.monotonic(), 1.0)
         message = Message(_packed(order.to_bytes()), node, f"query.{_ACTION}", ttl=ttl)
-        for number in self._grid.push_messages([message]):
-            if number:
-                return str(number)
-        raise FederationError(f"the SuperLink does not take a message for node {node}")
+        return "".join(number or "" for number in self._grid.push_messages([message]))
 
     def _give(self, now: _Exchange, n: int) -> None:
-        now.sent[self._push(now.waiting[n], self._nodes[n], now.deadline)] = n
+        if number := self._push(now.waiting[n], self._nodes[n], now.deadline):
+            now.sent[number] = n
+        else:
+            del self._nodes[n]  # it is looked for again
 
     def _call(self, now: _Exchange, away: set[int]) -> None:
         """Call the nodes of clients that are to say hello; and, if it is not known where a client is, the strangers."""
@@ -129,7 +131,8 @@ class FlowerPort:
         if any(self._nodes.get(n) not in online for n in away):
             called |= online - set(self._nodes.values())
         for node in sorted(called & online - set(self._calls.values()) - now.tried):
-            self._calls[self._push(Order(Task.HELLO), node, now.deadline)] = node
+            if number := self._push(Order(Task.HELLO), node, now.deadline):
+                self._calls[number] = node
 
     def _take(self, now: _Exchange, message: Message) -> Iterator[tuple[int, Reply | Failure]]:
         """A reply, or an error; an error carries the SuperLink's id, so both are known by what they reply to."""
@@ -179,7 +182,7 @@ class FlowerPort:
             data, name = _unpacked(message.content)
             return Reply.parse(data, n), name
         except ProtocolError as error:
-            return Failure(str(error)), ""
+            return Failure(error.fault), ""
 
     def _why_silent(self, n: int, timeout: float) -> str:
         if n in self._nodes:
