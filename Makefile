@@ -19,7 +19,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --durations 8
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 8
 
 engines: $(STAMP)
 	$(BIN)/python -m pytest -m engines --durations 8 tests/engines

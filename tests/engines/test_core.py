@@ -14,6 +14,7 @@ import pytest
 
 from secea.engines.core import Core, CoreError
 from secea.engines.port import Order, Reply, Task
+from secea.messages import Buffer, Header
 from secea.params import Params
 from sites import Sites
 
@@ -46,8 +47,9 @@ def core_of(holder: int) -> psutil.Process:
     return core
 
 
-def incarnation(reply: bytearray) -> bytes:
-    return Reply.parse(reply, 0).incarnation
+def incarnation(reply: Buffer) -> bytes:
+    (hello,) = Reply.parse(reply, 0).messages
+    return Header.parse(hello, 0).salt
 
 
 def test_a_core_that_was_killed_between_orders_is_replaced_and_goes_on(core: Core) -> None:

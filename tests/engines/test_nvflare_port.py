@@ -15,7 +15,7 @@ from secea.engines.nvflare import CollabPort
 from secea.engines.port import Failure, Order, Reply, Task
 
 NAMES = ("a", "b", "c")
-REPLY = Reply(1, 0, b"life", [b"message"])
+REPLY = Reply(1, 0, 1, [b"message"])
 
 
 class Proxy:
@@ -33,7 +33,7 @@ class Proxy:
         return self._answer(order)
 
 
-def good(_order: bytes) -> bytearray:
+def good(_order: bytes) -> bytes:
     return REPLY.to_bytes()
 
 
@@ -45,7 +45,7 @@ def test_each_client_gets_its_own_messages_and_its_reply_comes_back() -> None:
     seen: dict[str, Order] = {}
 
     def keep(name: str) -> Proxy:
-        def answer(order: bytes) -> bytearray:
+        def answer(order: bytes) -> bytes:
             seen[name] = Order.parse(order, 0)
             return REPLY.to_bytes()
 
@@ -60,7 +60,7 @@ def test_each_client_gets_its_own_messages_and_its_reply_comes_back() -> None:
 
 
 def test_whatever_goes_wrong_is_the_failure_of_one_client() -> None:
-    def unreachable(_order: bytes) -> bytearray:
+    def unreachable(_order: bytes) -> bytes:
         raise CollabCallError("b", "obey", TimeoutError("timed out"))
 
     for answer, reason in (
@@ -95,7 +95,7 @@ def test_a_call_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_client_that_is_called_again_while_it_wakes_up_is_called_once() -> None:
     awake = threading.Event()
 
-    def slow(_order: bytes) -> bytearray:
+    def slow(_order: bytes) -> bytes:
         awake.wait()
         return REPLY.to_bytes()
 
