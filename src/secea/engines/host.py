@@ -56,19 +56,15 @@ class Host:
 
     def _restored(self) -> Client | None:
         saved = self._store.load("client") if self._store else None
-        if saved is None:
+        if saved is None or self._store is None:
             return None
-        state = snapshot.loads(saved)
-        if state["matrix"] is not None:
-            self._table = Table(state["names"], state["matrix"])
-        return Client.restore(self._session, self._identity, state["client"])
+        if table := self._store.load("table"):
+            self._table = Table(**snapshot.loads(table))
+        return Client.restore(self._session, self._identity, saved)
 
     def _save(self) -> None:
         if self._store:
-            table = self._table
-            names, matrix = (None, None) if table is None else (tuple(table.names), table.matrix)
-            state = {"client": self.client.save(), "names": names, "matrix": matrix}
-            self._store.save("client", snapshot.dumps(state))
+            self._store.save("client", self.client.save())
 
     def obey(self, order: Order) -> Reply:
         """Take the messages, do the task, save, and only then say what is to be sent."""
@@ -117,6 +113,9 @@ class Host:
         if self._table is None or client.has_means or set(self._table.names) != set(names):
             trained = self._participant.train(self.means(), round)
             self._table = as_table(trained, self._session.params.dim)
+            if self._store:
+                table = {"names": tuple(self._table.names), "matrix": self._table.matrix}
+                self._store.save("table", snapshot.dumps(table))
         client.contribute(self._table, round)
 
     def means(self) -> Table | None:
