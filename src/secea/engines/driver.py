@@ -7,11 +7,12 @@ in a stage is left out for the rest of the round, called again in the next one, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from secea.engines.log import Log
 from secea.engines.port import Failure, Port, Reply, Task
-from secea.errors import ProtocolError, Stale, party
+from secea.errors import FederationError, ProtocolError, Stale, party
 from secea.messages import Buffer
 from secea.server import Phase, Server
 
@@ -54,6 +55,7 @@ class Driver:
         """Why each of the others does not: what was heard of it last."""
         self._outside: set[int] = set()  # who answers, and has no part in this epoch
         self._behind: set[int] = set()  # who answers, and has not the weights of the others
+        self._missed: set[int] = set()  # who was lost in the last stage: what came of it is not for them
 
     @property
     def _everyone(self) -> set[int]:
@@ -68,20 +70,34 @@ class Driver:
             self._new_epoch()
         else:  # a server that was restored: the clients are where they were
             self.present = set(self.server.members)
-            self._get_ready()
+            with self._given_up_on_error():
+                self._get_ready()
 
     def round(self) -> None:
         """One round: clients train on the means of the last one, and contribute. Whoever is lost is left out."""
-        while True:
+        with self._given_up_on_error():
             self._get_ready()
             self.server.begin_round(self.present)
-            if self._finish_round():
-                return
+            while not self._finish_round():
+                self._get_ready()
+                self.server.begin_round(self.present)
 
     def finish(self) -> None:
         """The last means go out, and the clients forget the rest."""
         for n, reply in self._exchange(dict.fromkeys(self.present, Task.END)):
             self._heard(n, reply)
+
+    @contextmanager
+    def _given_up_on_error(self) -> Iterator[None]:
+        """What cannot be finished is given up: the next round begins afresh, and with a new epoch if it must."""
+        try:
+            yield
+        except FederationError:
+            self.server.abandon()
+            if not self._in(Phase.READY):
+                self._outside |= self.present
+            self._keep()
+            raise
 
     def _finish_round(self) -> bool:
         """Whether the round gave means. If not, it is to be begun again with those who are left."""
@@ -97,7 +113,9 @@ class Driver:
         """Queries and weights of everyone who is present."""
         if self._in(*ROUND_PHASES):  # it was begun by a driver that is no more
             self._finish_round()
-        changed = self._outside or self.present != set(self.server.contributors)
+        if len(self.present) < self.server.fewest:
+            self._call(self._everyone - self.present)
+        changed = self._outside or self._behind or self.present != set(self.server.contributors)
         if changed and self.server.done and self.server.done == self.server.round:
             self._call(self.present, Task.STEP)  # the means go out before anything new begins
         if self._outside or not self.present <= set(self.server.query_members):
@@ -128,11 +146,12 @@ class Driver:
     def _call(self, clients: Iterable[int], task: Task = Task.HELLO) -> None:
         """Who is there? A client that answers takes part from now on."""
         for n, reply in self._exchange(dict.fromkeys(clients, task)):
-            self._heard(n, reply)
+            self._heard(n, reply, settled=True)
 
     def _stage(self, task: Task) -> None:
         """One stage with all whose turn it is; those who were lost are called at the same time, and not waited for."""
-        waiting = self.present & set(self.server.taking_part)
+        due = self.present & set(self.server.taking_part)
+        waiting = set(due)
         called = self._everyone - self.present if task is Task.ROUND else set[int]()
         for n, reply in self._exchange(dict.fromkeys(called, Task.HELLO) | dict.fromkeys(waiting, task)):
             self._heard(n, reply, settled=n in called or task is Task.ROUND)
@@ -142,6 +161,10 @@ class Driver:
                 break
         for n in waiting:
             self._lose(n, "it did not reply in time")
+        if task is Task.ROUND and self._outside & set(self.server.members):  # someone's entities changed
+            self.server.abandon()
+            return
+        self._missed = due - self.present
         try:
             self.server.close()
         finally:
@@ -158,7 +181,8 @@ class Driver:
             return self.server.drain()
         inboxes: dict[int, list[Buffer]] = {}
         for n, message in self.server.outbox():
-            inboxes.setdefault(n, []).append(message)
+            if n not in self._missed:
+                inboxes.setdefault(n, []).append(message)
         return inboxes
 
     def _heard(self, n: int, reply: Reply | Failure, *, settled: bool = False) -> None:
