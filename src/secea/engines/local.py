@@ -224,6 +224,8 @@ class Federation:
             self._clients[n].checked(table)
         with self._alone():
             self._present, self._losses = set(given), losses
+            for n in given:
+                self._clients[n].faults = []  # those of the last round were reported
             try:
                 while not self._try_round(given):  # someone was lost before its shares were in: again, without it
                     pass
