@@ -268,10 +268,11 @@ class Client:
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
         params = self.session.params
-        given = as_table(table, params.dim)
-        if given.names != self._given and set(given.names) != set(self.names):
-            unlike = min(set(given.names) ^ set(self.names), key=repr)
-            where = "the set-up, but not in the table" if unlike in self.names else "the table, but not in the set-up"
+        given, due = as_table(table, params.dim), self.next_names
+        known = self.coming is None and given.names == self._given
+        if not known and set(given.names) != set(due):
+            unlike = min(set(given.names) ^ set(due), key=repr)
+            where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
             raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
         try:
             fixedpoint.check_range(given.matrix, given.names, params.max_abs)
@@ -772,8 +773,8 @@ class Client:
         self._due(header, Phase.ANSWER)
         answered = session.answered_bytes
         answering = session.answered_from_bytes(bytes(opened.payload[:answered]))
-        if len(answering) < session.params.need or not set(answering) <= set(self.contributors):
-            fault = f"says that {list(answering)} answered; {session.params.need} contributors are due"
+        if len(answering) < session.params.quorum or not set(answering) <= set(self.contributors):
+            fault = f"says that {list(answering)} answered; {session.params.quorum} contributors are due"
             raise FaultyPeer(SERVER, fault)
         layout = session.layout(Kind.MEAN, self.M, len(answering))
         if header.chunks != layout.chunks or len(opened.payload) != layout.payload_bytes(header.chunk):

@@ -53,7 +53,7 @@ class Params:
     collusion: int = 1
     """T: so many clients may put together what they know and still learn nothing. Less than N/2."""
     dropouts: int = 0
-    """So many clients may vanish once the contributors of a round are announced."""
+    """So many clients may vanish once the contributors of a round are announced. Keep it below half of them."""
     max_abs: float = 64.0
     """Every coordinate lies in [-max_abs, max_abs]."""
     precision: int = 24
@@ -147,6 +147,15 @@ class Params:
     def need(self) -> int:
         """The answers needed to decode: one more than the degree of an answer."""
         return 2 * (self.K + self.T) - 1
+
+    @property
+    def quorum(self) -> int:
+        """The answers without which there is no result: enough to decode, and more than half of all clients.
+
+        Two groups of so many have a client in common, and it answers once in a round: nobody can be given means over
+        another set of contributors. Where `dropouts` is half of the clients or more, that is not so.
+        """
+        return max(self.need, min(self.N // 2 + 1, self.N - self.dropouts))
 
     @property
     def fewest_contributors(self) -> int:

@@ -329,7 +329,7 @@ class Server:
     @property
     def fewest(self) -> int:
         """Below so many clients nothing can be computed, or someone would be exposed."""
-        return max(self.session.params.fewest_contributors, self.session.params.need)
+        return max(self.session.params.fewest_contributors, self.session.params.quorum)
 
     def begin_round(self, clients: Iterable[int] | None = None) -> None:
         """The next round: the shares of these clients may come now (of all that can contribute, unless said).
@@ -603,7 +603,7 @@ class Server:
         """No more answers come: what has enough of them becomes means."""
         chunks = self.session.layout(Kind.ANSWER, self.M, len(self.contributors)).chunks
         enough = [v for v in self.members if v in self.finished]
-        if len(enough) < self.session.params.need:
+        if len(enough) < self.session.params.quorum:
             self._give_up(f"{len(enough)} clients answered in round {self.round}: {enough}")
         while self.masked < chunks:
             self.answers[self.masked] = {v: a for v, a in self.answers[self.masked].items() if v in enough}

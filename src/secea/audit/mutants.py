@@ -189,11 +189,11 @@ def _bare_reciprocals(
 # ------------------------------------------------------------------------------------------------- answers and results
 
 
-def _bare_answers(padder: _Padder, chunk: int, answers: Residues) -> memoryview:
-    return padder._ring.to_bytes(answers)
-
-
 _pad = reciprocal.pad
+
+
+def _no_pad(wire: Any, stage: Stage, answering: int, asking: int) -> Any:
+    return Altered(_pad(wire, stage, answering, asking), nothing)
 
 
 def _pad_of_any_round(wire: Any, stage: Stage, answering: int, asking: int) -> Any:
@@ -314,7 +314,7 @@ MUTANTS = (
         Client, "_openings", _per_entity, "absent-owner",
     ),
     _mutant(
-        "no-pad", "Answers go to the server without a pad.", _Padder, "cover", _bare_answers,
+        "no-pad", "Answers go to the server without a pad.", reciprocal, "pad", _no_pad,
         "answers", "uniform-at-the-server",
     ),
     _mutant(

@@ -208,7 +208,7 @@ class Tiny:
         """What the server sends to each contributor when it has the openings: reciprocals, and who re-shares."""
         server = self.server
         server.openings = {v: opened[i][None] for i, v in enumerate(contributors)}
-        server.queue = {}
+        server.queue, server.context = {}, NO_CONTEXT  # a run may be repeated
         server._close_openings(tuple(contributors))
         queue: Any = server.queue
         return dict(queue)
