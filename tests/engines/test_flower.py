@@ -17,7 +17,7 @@ from flower_loopback import Deployment, waited
 from secea import Identity
 from secea.engines.files import write_identity
 
-pytestmark = pytest.mark.xdist_group("flower")
+pytestmark = [pytest.mark.xdist_group("flower"), pytest.mark.engines]
 
 PATIENCE = 900
 """Seconds for a whole run; a busy machine needs several times what a quiet one does."""
