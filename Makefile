@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint types unit engines format clean
+.PHONY: demo test lint types unit deployment engines format clean
 
 demo: $(STAMP)
 	$(BIN)/secea demo
 
-test: lint types unit
+test: lint types unit deployment
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -20,6 +20,10 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 8
+
+# Real processes on loopback, for the engine with the shorter stages; `make engines` has both.
+deployment: $(STAMP)
+	$(BIN)/python -m pytest -m engines --durations 8 tests/engines/test_nvflare.py
 
 engines: $(STAMP)
 	$(BIN)/python -m pytest -m engines --durations 8 tests/engines

@@ -74,7 +74,9 @@ class Life(World):
         among = set(self.fed.server.contributors)
         gone = {n for n, stage in lost.items() if stage == "answer"}
         assert among >= set(range(self.clients)) - self.away - set(lost)
-        if not self.fed.session.form.weighted and self.away:  # the share that was not sent may be that of one who is away
+        if (
+            not self.fed.session.form.weighted and self.away
+        ):  # the share that was not sent may be that of one who is away
             gone |= {n for n, stage in lost.items() if stage == "share"}
         assert among - gone <= set(range(self.clients)) - self.away - (set(lost) - gone)
         self.check(tables, means, among, self.away | set(lost))

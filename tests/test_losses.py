@@ -60,7 +60,8 @@ def lose(there: World, stage: str, lost: tuple[int, ...]) -> None:
         server, weighted = there.fed.server, there.fed.session.form.weighted
         assert not set(lost) & set(server.contributors if weighted else server.query_members)
     there.round(absent=lost)
-    there.round()
+    if there.fed.params.clients == 5:  # seven come back in the set-up of the next subset
+        there.round()
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), EVERY_STAGE)
@@ -71,6 +72,7 @@ def test_whoever_vanishes_in_the_set_up_is_left_out_and_comes_back(
     there = world(retrieval, clients, collusion, dropouts).setup()
     for lost in subsets(clients, dropouts):
         lose(there, stage, lost)
+    there.round()
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), sorted({*FEDERATIONS} - {*EVERY_STAGE}))
@@ -82,6 +84,7 @@ def test_one_after_the_other_every_subset_vanishes_in_some_stage_of_the_set_up_a
     stages = cycle(setup_stages(retrieval))
     for lost, stage in zip(subsets(clients, dropouts), stages, strict=False):
         lose(there, stage, lost)
+    there.round()
 
 
 # ------------------------------------------------------------------------------------------------------------- rounds
@@ -95,7 +98,9 @@ def test_whoever_vanishes_from_a_round_gets_nothing_the_others_their_means_and_t
     there = world(retrieval, clients, collusion, dropouts).setup()
     for lost in subsets(clients, dropouts):
         there.round(vanish=dict.fromkeys(lost, stage))
-        there.round()
+        if clients == 5:  # of seven, those who are not lost again are back in the round of the next subset
+            there.round()
+    there.round()
 
 
 @pytest.mark.parametrize("stage", ROUND_STAGES)

@@ -57,7 +57,8 @@ class Finding:
 def examine(claims: Sequence[Claim], mutant: Mutant | None = None) -> Iterator[Finding]:
     """Check one claim after the other, on the product or on a mutant.
 
-    A protocol that breaks off with an error of its own does not keep what is claimed of it either.
+    A protocol that breaks off with an error of its own does not keep what is claimed of it either. A mutant may break
+    anything, in any way; the product must not raise what is not its own.
     """
     for claim in claims:
         try:
@@ -67,6 +68,11 @@ def examine(claims: Sequence[Claim], mutant: Mutant | None = None) -> Iterator[F
             yield Finding(claim.claim, claim.method, 0, ok=False, objection=str(objection), name=claim.name)
         except SecEAError as error:
             fault = f"the protocol breaks off: {error}"
+            yield Finding(claim.claim, claim.method, 0, ok=False, objection=fault, name=claim.name)
+        except Exception as error:
+            if mutant is None:
+                raise
+            fault = f"nothing works any more: {type(error).__name__}: {error}"
             yield Finding(claim.claim, claim.method, 0, ok=False, objection=fault, name=claim.name)
         else:
             yield Finding(claim.claim, claim.method, cases, ok=True, name=claim.name)
