@@ -26,7 +26,7 @@ deployment: $(STAMP)
 	$(BIN)/python -m pytest -m engines --durations 8 tests/engines/test_nvflare.py
 
 engines: $(STAMP)
-	$(BIN)/python -m pytest -m engines --durations 8 tests/engines
+	$(BIN)/python -m pytest -m "engines and not slow_engine" --durations 8 tests/engines
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
