@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from secea.client import Phase as ClientPhase
 from secea.errors import SERVER, FederationError, ProtocolError
 from secea.field import RING61
 from secea.messages import HEADER_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
+from secea.params import Params
 from secea.server import Phase
 from secea.session import label_of
 from secea.table import Name
@@ -556,3 +558,36 @@ def refusing(parties: Parties, old: Iterable[Hop], hop: Hop) -> Iterable[Hop]:
         if same and before.receiver == hop.receiver:
             assert SERVER in parties.refused(before).suspects
     return [hop]
+
+
+# ------------------------------------------------------------------------------------------------------------- quorum
+
+
+def test_a_quorum_is_enough_to_decode_and_more_than_half_unless_more_may_vanish() -> None:
+    legal = [(N, T, D) for N in range(3, 12) for T in range(1, (N + 1) // 2) for D in range(N - 2 * T)]
+    for clients, collusion, dropouts in legal:
+        params = Params(clients, 3, collusion=collusion, dropouts=dropouts)
+        assert params.need <= params.quorum <= clients - dropouts
+        assert 2 * params.quorum > clients or 2 * dropouts >= clients
+
+
+@both
+def test_answers_of_no_more_than_half_of_the_clients_give_no_result_though_they_would_decode(retrieval: str) -> None:
+    """Two groups of three could each confirm a set of contributors of their own."""
+    parties = Parties([["a", "b"], ["a"], ["b", "c"], [], ["c"], ["a", "d"], ["d"]], retrieval=retrieval, dropouts=3)
+    assert (parties.params.need, parties.params.quorum) == (3, 4)
+    parties.setup()
+    parties.begin(parties.tables())
+    parties.until(Phase.ANSWER)
+    parties.present = {0, 1, 2}
+    parties.up()
+    saved = parties.server.save()
+    with pytest.raises(FederationError, match=r"3 clients answered in round 1: .*; 4 are needed"):
+        parties.server.close()
+    parties.back_to(SERVER, saved)
+    with patch.object(Params, "quorum", property(lambda params: params.need)):  # a server that does not care
+        parties.server.close()
+    for n, message in [(n, bytes(message)) for n, message in parties.server.outbox() if n in parties.present]:
+        error = parties.refused(Hop(SERVER, n, message))
+        assert error.suspects == (SERVER,)
+        assert "4 contributors are due" in error.fault
