@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ import pytest
 
 from federation import SMALL, true_means
 from secea.engines.driver import Driver
-from secea.engines.host import Host, Participant
+from secea.engines.host import Host, Participant, told
 from secea.engines.log import Log
 from secea.engines.port import Failure, Order, Port, Reply, Task, orders
 from secea.engines.store import Store
-from secea.errors import SERVER, FederationError, ProtocolError
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.keys import Identity, Roster
 from secea.messages import Buffer
 from secea.params import Params
@@ -304,3 +305,19 @@ def test_bytes_that_are_no_order_and_no_reply_are_their_carriers_fault() -> None
         assert caught.value.suspects == (4,)
     with pytest.raises(ProtocolError, match="unknown task"):
         Order.parse(Reply(9, 0, 0).to_bytes(), SERVER)
+
+
+def test_the_server_is_not_told_what_a_site_has_but_the_sites_own_log_is(tmp_path: Path) -> None:
+    world = World(tmp_path, "reciprocal", dropouts=1)
+    world.driver.setup()
+    host = world.hosts[1]
+    host._participant = Participant(lambda: world.sets[1], lambda means, number: {"a secret entity": [1.0, 2.0, 3.0]})
+    world.driver.round()
+    heard = (tmp_path / "server.log").read_text()
+    assert '"client 1", "why": "TableError at its own side; its log has the rest"' in heard
+    assert "secret entity" not in heard
+    assert not set(world.sets[1]) & set(re.findall(r"\w+", heard))
+    assert "entity" in (tmp_path / "1.log").read_text().split("stopped")[1]
+    refused = FaultyPeer(SERVER, "sends a union that lacks 2 of our 7 entities")
+    assert told(refused) == "it refuses what came from the server"
+    assert told(ValueError("patient 4711")) == "ValueError at its own side; its log has the rest"

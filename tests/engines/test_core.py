@@ -77,9 +77,9 @@ def test_a_core_that_hangs_is_killed_when_its_time_is_over(sites: Sites, core: C
     assert incarnation(core.obey(HELLO, 30)) == first
 
 
-def test_what_the_users_code_raises_is_the_reason(sites: Sites, core: Core) -> None:
+def test_of_what_the_users_code_raises_the_kind_is_told(sites: Sites, core: Core) -> None:
     sites.argue("site-1", entities="many")
-    with pytest.raises(CoreError, match="TypeError: 'str' object cannot be interpreted as an integer"):
+    with pytest.raises(CoreError, match="TypeError at its own side"):
         core.obey(HELLO, 30)
     sites.argue("site-1", entities=30)
     assert incarnation(core.obey(HELLO, 30))

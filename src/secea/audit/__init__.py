@@ -69,7 +69,7 @@ def examine(claims: Sequence[Claim], mutant: Mutant | None = None) -> Iterator[F
         except SecEAError as error:
             fault = f"the protocol breaks off: {error}"
             yield Finding(claim.claim, claim.method, 0, ok=False, objection=fault, name=claim.name)
-        except Exception as error:
+        except Exception as error:  # a mutant may break anything
             if mutant is None:
                 raise
             fault = f"nothing works any more: {type(error).__name__}: {error}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from secea.engines.host import Host
+from secea.engines.host import Host, told
 from secea.engines.port import Order
 from secea.engines.site import Site
 from secea.errors import SERVER, SecEAError
@@ -157,7 +157,7 @@ def _serve(channel: socket.socket, site: Path) -> None:
             host = host or _host(Site.read(site))
             reply = host.obey(order).to_bytes()
         except Exception as error:  # the user's code may raise anything; a new core goes on from the saved state
-            _send(channel, f"{type(error).__name__}: {error}".encode(), good=False)
+            _send(channel, told(error).encode(), good=False)
             raise
         _send(channel, reply)
 

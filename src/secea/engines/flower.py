@@ -28,10 +28,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from secea.engines.driver import Driver, Patience
+from secea.engines.host import told
 from secea.engines.log import Log
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.site import Site
-from secea.errors import SERVER, FederationError, ParamsError, ProtocolError, SecEAError
+from secea.errors import SERVER, FederationError, ParamsError, ProtocolError
 from secea.messages import Buffer
 
 _ACTION: Final = "secea"
@@ -249,14 +250,15 @@ def _site_of(context: Context) -> Site:
 
 def obey(message: Message, context: Context) -> Message:
     """A client: take one order. All that it remembers is in its state directory, since this process ends here."""
-    name = ""
+    name, log = "", Log()
     try:
         site = _site_of(context)
-        name = site.name
+        name, log = site.name, Log(site.log)
         data, _ = _unpacked(message.content)
         reply = site.host().obey(Order.parse(data, SERVER))
-    except SecEAError as error:  # the operators are to know; whoever reads it knows no secret by it
-        reply = Reply(0, 0, 0, fault=str(error))
+    except Exception as error:  # the user's code may raise anything, and Flower would send its text to the server
+        log.noted("stopped", why=f"{type(error).__name__}: {error}")
+        reply = Reply(0, 0, 0, fault=told(error))
     return Message(_packed(reply.to_bytes(), name), reply_to=message)
 
 

@@ -14,7 +14,7 @@ from secea.client import Client
 from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
-from secea.errors import ProtocolError, SecEAError, Stale
+from secea.errors import CallError, ParamsError, ProtocolError, SecEAError, SnapshotError, Stale, party
 from secea.keys import Identity
 from secea.messages import Buffer
 from secea.session import Session
@@ -35,6 +35,18 @@ class Participant:
     """(the means of the last round, None before the first; the number of the round) -> the table to contribute."""
     done: Callable[[Table | None], None] = _nothing
     """The means of the last round, when all is over."""
+
+
+def told(error: Exception) -> str:
+    """What the server's side is told of an error at a site: no entity, no number, nothing of the user's own.
+
+    How a site is set up is no secret; what it has is. The whole text is in the site's own log.
+    """
+    if isinstance(error, ProtocolError):
+        return f"it refuses what came from {' or '.join(map(party, error.suspects))}"
+    if isinstance(error, ParamsError | CallError | SnapshotError):
+        return str(error)
+    return f"{type(error).__name__} at its own side; its log has the rest"
 
 
 class Host:
@@ -80,7 +92,7 @@ class Host:
             self._save()
         except SecEAError as error:
             self._log.noted("stopped", why=str(error))
-            return self._reply([], str(error))
+            return self._reply([], told(error))
         messages: list[Buffer] = list(self.client.outbox())
         if order.task is Task.HELLO:
             messages = [self.client.wire.hello_message()]

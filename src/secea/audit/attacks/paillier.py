@@ -196,11 +196,6 @@ def logarithms() -> int:
     return len(packed)
 
 
-def without_p_times_r(self: Packing, psi: Elements, entropy: Entropy = os.urandom) -> list[mpz]:
-    """A slot's noise as the paper has it."""
-    return self.pack(psi)
-
-
 _noise = Packing.noise
 
 

@@ -249,10 +249,6 @@ def counting() -> int:
 _deal = Client._deal
 
 
-def _confirms_anything(self: Channel, context: bytes, sender: int) -> bytes:
-    return bytes(16)
-
-
 def _require_nothing(self: Endpoint, header: Any, **expected: object) -> None:
     return
 

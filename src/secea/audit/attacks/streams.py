@@ -19,7 +19,7 @@ from secea.client import Phase as ClientPhase
 from secea.endpoint import Endpoint, Opened, Stage
 from secea.errors import ProtocolError
 from secea.field import RING61, Residues
-from secea.keys import Channel, digest, expand
+from secea.keys import expand
 from secea.messages import HEADER_BYTES, Kind
 from secea.randomness import KeyStream
 from secea.retrieval import reciprocal
@@ -168,10 +168,6 @@ def old_snapshot() -> int:
 
 
 # ------------------------------------------------------------------------------------------------------------ mutants
-
-
-def _without_context(self: Channel, purpose: str, *label: bytes) -> KeyStream:
-    return KeyStream(self.derive(purpose, digest(*label[1:])))
 
 
 def _pad_of_a_round(wire: Endpoint, stage: Stage, answering: int, asking: int) -> KeyStream:
