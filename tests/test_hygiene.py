@@ -25,6 +25,8 @@ from secea import union as union_module
 from secea.client import Client
 from secea.endpoint import Endpoint, Stage
 from secea.engines.local import Federation
+from secea.engines.local_port import LocalDriver
+from secea.engines.port import Task
 from secea.errors import SERVER, FederationError, ProtocolError, SecEAError
 from secea.keys import Channel, Identity, Sealer, SessionKey
 from secea.messages import Buffer, Header
@@ -542,20 +544,20 @@ def eventful(retrieval: str, monkeypatch: pytest.MonkeyPatch) -> Federation:
     fed = Federation(
         Params(5, dim=2, dropouts=1, max_entities=6, max_union=9, key_bits=512, insecure_small_keys=True), retrieval
     )
-    exchange, rng = Federation._exchange, np.random.default_rng(7)
+    stage, rng = LocalDriver._stage, np.random.default_rng(7)
 
-    def interrupted(self: Federation) -> None:
+    def interrupted(self: LocalDriver, task: Task) -> None:
         """Everything is made once and lost; then all parties start again from what they saved."""
-        for client in self.clients.values():
+        for client in self.port.clients.values():
             list(client.outbox())
         self.restart()
-        exchange(self)
+        stage(self, task)
         self.restart()
 
     def tables(*absent: int) -> list[dict[str, Any] | None]:
         return [None if n in absent else {name: rng.uniform(-1, 1, 2) for name in own} for n, own in enumerate(sets)]
 
-    monkeypatch.setattr(Federation, "_exchange", interrupted)
+    monkeypatch.setattr(LocalDriver, "_stage", interrupted)
     fed.setup(sets)
     fed.prepare()
     fed.round(tables())

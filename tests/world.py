@@ -36,8 +36,6 @@ class World:
         self.rng = np.random.default_rng(seed)
         self.sets: list[list[Name]] = [list(names) for names in sets]
         self.fed = Federation(Params(**{"clients": len(sets), "dim": 2, **SMALL, **params}), retrieval)
-        engine: Any = self.fed
-        engine._map = map  # one after the other: for so little, threads would only cost
         self.rounds = 0
 
     def setup(self, **losses: Any) -> World:

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from secea import oracle
-from secea.engines.local import Federation, Hop
+from secea.engines.local import Federation
+from secea.engines.local_port import Hop
 from secea.errors import FederationError
 from secea.params import Params
 from secea.plan import plan

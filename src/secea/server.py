@@ -451,7 +451,8 @@ class Server:
         """A new epoch, or another attempt at this one."""
         members = tuple(sorted(members))
         if len(members) < self.fewest or not set(members) <= self.wire.peers.keys():
-            raise FederationError(f"no epoch of {list(members)}: {self.fewest} clients that said hello are needed")
+            known = [n for n in members if n in self.wire.peers]
+            raise FederationError(f"{len(known)} clients said hello: {known}; {self.fewest} are needed")
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt = (self.epoch, self.attempt + 1) if again else (self.epoch + 1, 0)
         if self.attempt > MOST_ATTEMPTS:

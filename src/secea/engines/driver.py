@@ -56,10 +56,7 @@ class Driver:
         self._outside: set[int] = set()  # who answers, and has no part in this epoch
         self._behind: set[int] = set()  # who answers, and has not the weights of the others
         self._missed: set[int] = set()  # who was lost in the last stage: what came of it is not for them
-
-    @property
-    def _everyone(self) -> set[int]:
-        return set(range(self.server.session.params.N))
+        self._everyone = set(range(server.session.params.N))  # who is called
 
     # ------------------------------------------------------------------------------------------------------- the run
 
@@ -72,6 +69,18 @@ class Driver:
             self.present = set(self.server.members)
             with self._given_up_on_error():
                 self._get_ready()
+
+    def expect(self, clients: Iterable[int]) -> None:
+        """These take part from now on, if they answer; the others are absent, and are not called."""
+        self._everyone = set(clients)
+        for n in self.present - self._everyone:
+            self._lose(n, "it is absent")
+        self._call(self._everyone)
+
+    def renew(self) -> None:
+        """A new epoch, with everyone who is present: someone's entities changed."""
+        with self._given_up_on_error():
+            self._new_epoch()
 
     def round(self) -> None:
         """One round: clients train on the means of the last one, and contribute. Whoever is lost is left out."""
@@ -93,11 +102,15 @@ class Driver:
         try:
             yield
         except FederationError:
-            self.server.abandon()
-            if not self._in(Phase.READY):
-                self._outside |= self.present
-            self._keep()
+            self.give_up()
             raise
+
+    def give_up(self) -> None:
+        """What goes on will not be finished."""
+        self.server.abandon()
+        if not self._in(Phase.READY):
+            self._outside |= self.present
+        self._keep()
 
     def _finish_round(self) -> bool:
         """Whether the round gave means. If not, it is to be begun again with those who are left."""
@@ -116,7 +129,7 @@ class Driver:
         if len(self.present) < self.server.fewest:
             self._call(self._everyone - self.present)
         changed = self._outside or self._behind or self.present != set(self.server.contributors)
-        if changed and self.server.done and self.server.done == self.server.round:
+        if changed and self.server.queue and self.server.round and self.server.done == self.server.round:
             self._call(self.present, Task.STEP)  # the means go out before anything new begins
         if self._outside or not self.present <= set(self.server.query_members):
             self._new_epoch()
@@ -166,9 +179,12 @@ class Driver:
             return
         self._missed = due - self.present
         try:
-            self.server.close()
+            self._close()
         finally:
             self._keep()
+
+    def _close(self) -> None:
+        self.server.close()
 
     def _exchange(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Reply | Failure]]:
         server = self.server
@@ -197,7 +213,7 @@ class Driver:
                 self._log.refused(message, stale)
             except ProtocolError as error:
                 self._log.refused(message, error)
-                self._lose(n, str(error))
+                self._refused(n, error)
                 return
             else:
                 self._log.accepted(message)
@@ -207,6 +223,9 @@ class Driver:
             self._outside.add(n)
         elif settled and reply.weights != self.server.weights:
             self._behind.add(n)
+
+    def _refused(self, n: int, error: ProtocolError) -> None:
+        self._lose(n, str(error))
 
     def _lose(self, n: int, reason: str) -> None:
         self.present.discard(n)

@@ -49,6 +49,12 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__} at its own side; its log has the rest"
 
 
+def reply(client: Client, messages: list[Buffer], fault: str = "", *, more: bool = False) -> Reply:
+    """What a client sends, and where it stands."""
+    epoch = client.epoch if client.settled else 0
+    return Reply(epoch, client.attempt, client.usable_weights, messages, fault, more)
+
+
 class Host:
     """Client n of a session, as an engine sees it. A new one over the same store goes on where the old one stopped."""
 
@@ -88,16 +94,16 @@ class Host:
                 self._participant.done(self.means())
                 if self._store:
                     self._store.remove()
-                return self._reply([])
+                return reply(self.client, [])
             self._save()
         except SecEAError as error:
             self._log.noted("stopped", why=str(error))
-            return self._reply([], told(error))
+            return reply(self.client, [], told(error))
         messages: list[Buffer] = list(self.client.outbox())
         if order.task is Task.HELLO:
             messages = [self.client.wire.hello_message()]
         self._log.sent(messages)
-        return self._reply(messages)
+        return reply(self.client, messages)
 
     def _take(self, messages: list[Buffer]) -> None:
         seen = len(self.client.faults)
@@ -136,8 +142,3 @@ class Host:
         if table is None or not self.client.has_means or set(table.names) != set(self.client.names):
             return None
         return Table.trusted(table.names, self.client.means_like(table))
-
-    def _reply(self, messages: list[Buffer], fault: str = "") -> Reply:
-        client = self.client
-        epoch = client.epoch if client.settled else 0
-        return Reply(epoch, client.attempt, client.usable_weights, messages, fault)
