@@ -10,7 +10,8 @@ import pytest
 
 from browser import Browser
 from made_up import ENDS, make_run
-from secea.report import write
+from secea.report import charts, write
+from secea.report.charts import label
 
 pytestmark = pytest.mark.xdist_group("browser")
 HOSTILE = "</title></script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -76,6 +77,19 @@ def test_a_page_is_all_in_the_window_and_nothing_overlaps(
     assert browser.ask(SHOWN) >= 9
     paper = browser.ask("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 22, 26)" if dark else "rgb(251, 250, 247)")
+
+
+def test_the_search_for_overlaps_and_for_what_is_outside_objects(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run")
+    monkeypatch.setattr(charts, "_apart", lambda wanted, gap, low, high: list(wanted))
+    browser.open(write([run])[0], 1280)
+    assert any("secea" in each and "plain" in each for each in browser.ask(OVERLAPS))
+    monkeypatch.undo()
+    monkeypatch.setattr(charts, "label", lambda x, *more, **how: label(x * 2, *more, **how))
+    browser.open(write([run])[0], 1280)
+    assert browser.ask(OUTSIDE)
 
 
 def test_the_visible_text_has_the_final_numbers_and_every_section(browser: Browser, pages: dict[str, Path]) -> None:

@@ -100,7 +100,7 @@ def lines(
     def place(x: float, y: float) -> Point:
         return left + (x - first) / (last - first) * (right - left), bottom - (y - low) / (high - low) * (bottom - top)
 
-    marks = ticks(low, high, max(3, int((bottom - top) // 56)))
+    marks = ticks(low, high, max(4, int((bottom - top) // 56)))
     step = marks[1] - marks[0] if len(marks) > 1 else high - low
     grid: list[Markup] = []
     for mark in marks:
@@ -150,7 +150,7 @@ def _columns(
     for i, x in enumerate(xs):
         found = [(c, y) for c in curves for cx, y in c.points if cx == x]
         found.sort(key=lambda pair: place(x, pair[1])[1])
-        box_width = 26 + 6.9 * max(len(c.label + show(y)) for c, y in found)
+        box_width = 30 + 7.4 * max(len(c.label + show(y)) for c, y in found)
         box_height = 26 + 17 * len(found)
         box_x = at[i] + 10 if at[i] + 10 + box_width < right else at[i] - 10 - box_width
         tip = [
@@ -193,8 +193,12 @@ def _segments(parts: Sequence[Part], x: float, y: float, width: float, height: f
                     height=height, class_=f"part {part.kind}",
                 )
             )  # fmt: skip
-            words = f"{part.name} {part.shown}" if wide > 7.2 * len(f"{part.name} {part.shown}") + 14 else part.name
-            if wide > 7.2 * len(words) + 14:
+            words = (
+                f"{part.name} {part.shown}"
+                if part.name and wide > 7.2 * len(f"{part.name} {part.shown}") + 14
+                else part.name
+            )
+            if words and wide > 7.2 * len(words) + 14:
                 drawn.append(label(at + 9, y + height / 2 + 4.5, words, f"on on-{part.kind}"))
         at += wide
     return drawn
@@ -206,7 +210,7 @@ def zoomed(whole: Sequence[Part], name: str, inner: Sequence[Part], *, width: in
     total = sum(part.value for part in whole) + inside
     seen = width - 2.0
     start = 1 + seen * (total - inside) / total
-    piece = Part("protection", "", inside, name)
+    piece = Part("protection", "", inside, name)  # its words stand below it, where there is room
     top = _segments([*whole, piece], 1, 2, seen, 34, total)
     below = _segments(inner, 1, 72, seen, 34, inside) if inside else []
     funnel = path([(start, 40), (width - 2.5, 40), (width - 2.5, 68), (1, 68)], "funnel", closed=True)
@@ -255,14 +259,12 @@ def histogram(parts: Sequence[Part], *, width: int, height: int, says: str, x_na
 def scatter(points: Sequence[tuple[float, float, int, str]], *, width: int, says: str) -> Markup:
     """Points (x, y, shade, name) in a square; the axes have no meaning, and are left out."""
     edge = 12.0
-    reach = max((max(abs(x), abs(y)) for x, y, _, _ in points), default=0.0) or 1.0
-    scale = (width - 2 * edge) / (2 * reach)
+    xs, ys = [x for x, _, _, _ in points] or [0.0], [y for _, y, _, _ in points] or [0.0]
+    scale = (width - 2 * edge) / (max(max(xs) - min(xs), max(ys) - min(ys)) or 1.0)
+    x_mid, y_mid, middle = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2, width / 2
     radius = 4.6 if len(points) < 150 else 3.4
     drawn = [tag("rect", x=0.5, y=0.5, width=width - 1, height=width - 1, rx=6, class_="frame")]
     for x, y, shade, name in points:
-        middle = width / 2
-        note = tag("title", name)
-        drawn.append(
-            tag("circle", note, cx=middle + x * scale, cy=middle - y * scale, r=radius, class_=f"point o{shade}")
-        )
+        at = {"cx": middle + (x - x_mid) * scale, "cy": middle - (y - y_mid) * scale}
+        drawn.append(tag("circle", tag("title", name), r=radius, class_=f"point o{shade}", **at))
     return canvas(width, width, says, drawn)

@@ -13,9 +13,9 @@ METRICS: Final = {
 
 
 def metric_name(name: str) -> str:
-    """A metric's name: MRR, Hits@1."""
-    first, at, rest = name.partition("@")
-    return METRICS.get(first.lower(), first[:1].upper() + first[1:]) + at + rest
+    """A metric's name: MRR, Hits@1, Tail MRR."""
+    words = " ".join(METRICS.get(word.lower(), word) for word in name.split(" "))
+    return words[:1].upper() + words[1:]
 
 
 def short(words: str, most: int) -> str:

@@ -11,7 +11,7 @@ from secea.report import charts
 from secea.report.charts import Line, for_widths
 from secea.report.figures import metric_name, number, percent, score, seconds, size
 from secea.report.markup import Content, Markup, tag, text
-from secea.report.runs import Group, Spread
+from secea.report.runs import Group, Spread, as_object
 from secea.report.sections import SLOTS, lines, method_name, section, sections, spread, table
 
 PHRASES: Final = {"local": "without sharing", "central": "all data in one place"}
@@ -109,7 +109,8 @@ def _tiles(group: Group) -> Markup | None:
     if sent := group.mean_of("client_bytes"):
         tiles.append((size(sent), "sent by a client in a round, at most"))
     if (epsilon := Spread.of(number((run.result or {}).get("epsilon")) for run in group.runs)) is not None:
-        tiles.append((f"{epsilon.high:.2f}", "epsilon of differential privacy"))
+        unit = as_object((group.first.result or {}).get("privacy")).get("unit")
+        tiles.append((f"{epsilon.high:.2f}", f"epsilon of differential privacy{f' for {unit}' if unit else ''}"))
     listed = [tag("li", tag("b", shown), tag("span", what)) for shown, what in tiles]
     return tag("ul", listed, class_="tiles") if tiles else None
 

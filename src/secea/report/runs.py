@@ -80,6 +80,10 @@ class Run:
             given = as_object(lines[-1].get("metrics"))
         return {str(name): value for name, each in given.items() if (value := number(each)) is not None}
 
+    def best(self, method: str) -> Json:
+        """The round that was best on validation data: its number, its validation metric, and its test metrics."""
+        return as_object(as_object((self.result or {}).get("best")).get(method))
+
     def client_finals(self, method: str) -> dict[str, tuple[float | None, str]]:
         """The main metric of each client at the end, or why there is none."""
         lines = self.lines(method)
@@ -102,8 +106,8 @@ class Run:
 
     @cached_property
     def setup(self) -> Json | None:
-        """The protocol's record of the set-up."""
-        return next((line for line in self.protocol if line["round"] == 0), None)
+        """The protocol's record of the set-up; of the last one, where the run was resumed."""
+        return next((line for line in reversed(self.protocol) if line["round"] == 0), None)
 
     @cached_property
     def rounds(self) -> list[Json]:

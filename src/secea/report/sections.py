@@ -162,7 +162,22 @@ def _finals(group: Group) -> Markup | None:
     lead += "Bold: the best without pooling the data." if "central" in there else "Bold: the best."
     if missing:
         lead += f" Without a result: {', '.join(missing)}."
-    return section("At the end", lead, table(["method", *map(metric_name, metrics)], rows), _clients(group))
+    shown = table(["method", *map(metric_name, metrics)], rows)
+    return section("At the end", lead, shown, _validated(group), _clients(group))
+
+
+def _validated(group: Group) -> Markup | None:
+    """What there would be if each method stopped at the round that is best on validation data."""
+    metric, rows = group.first.metric, list[list[Content]]()
+    for method in group.methods:
+        best = [own for run in group.runs if (own := run.best(method))]
+        if best:
+            rounds = ", ".join(str(own.get("round")) for own in best)
+            valid, test = (spread(Spread.of(number(own.get(name)) for own in best)) for name in ("valid", metric))
+            rows.append([method, rounds, valid, test])
+    name = metric_name(metric)
+    head = ["method", "round", f"validation {name}", f"test {name}"]
+    return numbers(head, rows, "At the round that is best on validation data") if rows else None
 
 
 def _best(group: Group, finals: dict[str, dict[str, Spread | None]], metrics: Sequence[str]) -> set[tuple[str, str]]:
@@ -238,8 +253,8 @@ def _time(group: Group) -> Markup | None:
 def _time_caption() -> Markup:
     return tag(
         "figcaption",
-        "Wall-clock time with all parties in one process, one after the other: in a federation clients train at the"
-        " same time, and a network adds its own. The protocol's time is divided as the CPU time of all parties.",
+        "Wall-clock time with all parties on one machine; a network adds its own. The time of the protocol is divided"
+        " as the CPU time of all parties.",
     )
 
 
