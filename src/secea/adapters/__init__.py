@@ -14,7 +14,7 @@ from secea.errors import TableError
 from secea.fixedpoint import Floats
 from secea.table import Name, Table, TableLike, as_table
 
-__all__ = ["Rows", "participant"]
+__all__ = ["Kept", "Rows", "participant"]
 
 
 class Rows(Protocol):
@@ -50,27 +50,45 @@ def in_order(names: tuple[Name, ...], width: int, means: TableLike) -> Floats:
     return table.matrix[[place[name] for name in names]]
 
 
+class Kept(Protocol):
+    """What of a model outlives the process that it is in: relations, the output layer, the optimizer."""
+
+    def load(self) -> object:
+        """Take what was saved last, if anything was."""
+
+    def save(self) -> object:
+        """Save all of it, or nothing."""
+
+
 def _nothing() -> None:
     """For those who want nothing at the end."""
 
 
-def participant(rows: Rows, train: Callable[[int], object], done: Callable[[], object] = _nothing) -> Participant:
+def participant(
+    rows: Rows, train: Callable[[int], object], done: Callable[[], object] = _nothing, *, keep: Kept | None = None
+) -> Participant:
     """What a site brings to any engine: its rows, and a function that trains the model on the site's own data.
 
     In each round the means of the last one are in the model when `train(round)` is called; at the end the last means
-    are in it when `done()` is called. A site that is started again begins with the model as it is then: save the rest
-    of the model in `train` if it matters.
+    are in it when `done()` is called. Flower starts a process for every message, and NVFlare after a crash: what the
+    model has beside its rows survives that with `keep` alone.
     """
+    if keep:
+        keep.load()
 
     def one_round(means: Table | None, number: int) -> Table:
         if means is not None:
             rows.load(means)
         train(number)
+        if keep:
+            keep.save()
         return rows.table()
 
     def end(means: Table | None) -> None:
         if means is not None:
             rows.load(means)
+        if keep:
+            keep.save()
         done()
 
     return Participant(lambda: rows.names, one_round, end)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -12,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Adagrad, Optimizer
 
 from secea.adapters import in_order
-from secea.errors import CallError, TableError, TableTypeError
+from secea.errors import CallError, DataError, TableError, TableTypeError
 from secea.table import Name, Table, TableLike, canonical_names
 
 State: TypeAlias = Literal["keep", "reset"]
@@ -162,6 +166,54 @@ class TorchRows:
                 value[self._index.to(value.device)] = torch.tensor(fresh, dtype=value.dtype, device=value.device)
             elif self._whole and isinstance(value, Tensor):
                 value.zero_()
+
+
+class Stateful(Protocol):
+    """A module, an optimizer, a schedule of rates."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it has."""
+
+    def load_state_dict(self, state_dict: Any, /) -> Any:
+        """Take it back."""
+
+
+class Checkpoint:
+    """Modules and optimizers in a file of this site's own, for `participant(..., keep=...)`.
+
+    At the end of a session the file has the final model. Remove it to begin the next one afresh.
+    """
+
+    def __init__(self, path: str | Path, **parts: Stateful) -> None:
+        self._path, self._parts = Path(path), parts
+
+    def load(self) -> bool:
+        """What was saved last, if anything was."""
+        if not self._path.exists():
+            return False
+        try:
+            saved = torch.load(self._path, weights_only=True, map_location="cpu")
+            for name, part in self._parts.items():
+                part.load_state_dict(saved[name])
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
+            why = " ".join(str(error).split())
+            raise DataError(f"{self._path} does not fit this model ({why}); remove it to begin afresh") from None
+        return True
+
+    def save(self) -> None:
+        """Save all parts; where that fails, what was saved before is still there."""
+        states = {name: part.state_dict() for name, part in self._parts.items()}
+        temporary = self._path.with_name(f"{self._path.name}.new")
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                torch.save(states, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise DataError(f"{self._path} cannot be written: {error}") from None
 
 
 def _tensor(source: nn.Module | Tensor) -> Tensor:

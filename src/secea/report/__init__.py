@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,12 +24,11 @@ def write(folders: Iterable[Path], out: Path | None = None) -> tuple[Path, list[
 
 def _replace(path: Path, content: str) -> None:
     """All of it or nothing."""
+    temporary = path.with_name(f"{path.name}.new")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=".report", suffix=".html", delete=False
-        ) as file:
-            file.write(content)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+        temporary.write_text(content, encoding="utf-8")
+        temporary.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise DataError(f"{path} cannot be written: {error}") from None
