@@ -170,7 +170,8 @@ def report(runs: tuple[Path, ...], out: Path | None, opened: bool) -> None:
 
     RUN is a folder that `secea train` wrote, finished or not. The page has the learning curves of the methods, the
     final table, where the time of a round went, bytes by phase, how many clients own how many entities, and a picture
-    of the embeddings. It is a single file that loads nothing and runs no script: send it to anyone.
+    of the embeddings. It is a single file that loads nothing and runs no script. It names entities and paths of the
+    run: who may not see the data may not see the page.
 
     Runs that differ in their seeds alone are taken together, as means with the lowest and the highest. Runs that differ
     in anything else stand side by side.

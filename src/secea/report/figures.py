@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+GAP: Final = "\N{NO-BREAK SPACE}"
 DASH: Final = "\N{EN DASH}"
 """Where there is no number."""
 METRICS: Final = {
@@ -48,8 +49,8 @@ def percent(share: float | None) -> str:
         return DASH
     size = abs(share) * 100
     if 0 < size < 0.1:
-        return "less than 0.1 %"
-    return f"{share * 100:.1f} %" if size < 3 else f"{share * 100:,.0f} %"
+        return f"less than 0.1{GAP}%"
+    return f"{share * 100:.1f}{GAP}%" if size < 3 else f"{share * 100:,.0f}{GAP}%"
 
 
 def seconds(value: float | None) -> str:
@@ -57,12 +58,12 @@ def seconds(value: float | None) -> str:
     if value is None:
         return DASH
     if value < 1:
-        return f"{value * 1000:.0f} ms" if value >= 0.01 or value == 0 else f"{value * 1000:.1g} ms"
+        return f"{value * 1000:.0f}{GAP}ms" if value >= 0.01 or value == 0 else f"{value * 1000:.1g}{GAP}ms"
     if value < 100:
-        return f"{value:.1f} s"
+        return f"{value:.1f}{GAP}s"
     if value < 6000:
-        return f"{value / 60:.1f} min"
-    return f"{value / 3600:.1f} h"
+        return f"{value / 60:.1f}{GAP}min"
+    return f"{value / 3600:.1f}{GAP}h"
 
 
 def size(count: float | None) -> str:
@@ -71,9 +72,9 @@ def size(count: float | None) -> str:
         return DASH
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+            return f"{count:.0f}{GAP}{unit}" if unit == "B" or count >= 100 else f"{count:.1f}{GAP}{unit}"
         count /= 1000
-    return f"{count:.1f} TB"
+    return f"{count:.1f}{GAP}TB"
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

@@ -11,7 +11,7 @@ from secea.report import charts
 from secea.report.charts import Line, for_widths
 from secea.report.figures import metric_name, number, percent, score, seconds, size
 from secea.report.markup import Content, Markup, tag, text
-from secea.report.runs import Group, Spread, as_object
+from secea.report.runs import Group, Spread, as_object, differing, shown
 from secea.report.sections import SLOTS, lines, method_name, section, sections, spread, table
 
 PHRASES: Final = {"local": "without sharing", "central": "all data in one place"}
@@ -102,7 +102,8 @@ def _tiles(group: Group) -> Markup | None:
         )
     if mine and alone and pooled and (pooled.mean - alone.mean) * (1 if higher else -1) > 0:
         way = (mine.mean - alone.mean) / (pooled.mean - alone.mean)
-        tiles.append((f"{way * 100:.0f} %", "of the way from training alone to all data in one place"))
+        if way > 0:
+            tiles.append((percent(way), "of the way from training alone to all data in one place"))
     if wall := group.mean_of("wall"):
         setup = group.mean_of("wall", setup=True)
         tiles.append((seconds(wall), f"protection takes in a round, and {seconds(setup)} once before the first"))
@@ -129,7 +130,7 @@ def _comparison(groups: Sequence[Group]) -> Markup:
     eyebrow = tag("p", tag("b", "comparison"), f" · {runs} runs", class_="eyebrow")
     title = _outcomes(groups) if same else f"{len(groups)} configurations, side by side"
     what = metric_name(groups[0].first.metric) if same else "The main metric"
-    lead = f"{what} at the end; where a configuration has several seeds, their mean, and the lowest and highest."
+    lead = f"{what} at the end; of several seeds the mean, the lowest and the highest. Below, what else differs."
     scale = "The same scale in all pictures." if same else "Each with its own scale."
     return tag(
         "div",
@@ -141,6 +142,7 @@ def _comparison(groups: Sequence[Group]) -> Markup:
 
 def _side_by_side(groups: Sequence[Group], *, same: bool) -> Markup:
     methods = dict.fromkeys(method for group in groups for method in group.methods)
+    configs = [group.first.config for group in groups]
     rows: list[list[Content]] = []
     for method in methods:
         named = method_name(groups[0], method) if method in SLOTS else method
@@ -148,6 +150,10 @@ def _side_by_side(groups: Sequence[Group], *, same: bool) -> Markup:
     sums = [sum(group.traffic(setup=False).values()) or None for group in groups]
     rows.append(["protection, of training time", *(percent(_cost(group)) for group in groups)])
     rows.append(["bytes of a round, all parties", *map(size, sums)])
+    rows += [
+        [tag("span", name), *(tag("td", shown(config.get(name)), class_="why") for config in configs)]
+        for name in differing(configs)
+    ]
     heads = [group.label if same else f"{group.label} ({metric_name(group.first.metric)})" for group in groups]
     return table(["method", *heads], rows)
 

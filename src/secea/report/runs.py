@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.errors import DataError
-from secea.report.figures import number
+from secea.report.figures import DASH, number
 
 Json = dict[str, Any]
 ALIKE: Final = {"seed", "secea", "run", "out"}
 """Settings in which runs of one configuration may differ."""
+PLAIN: Final = ("data", "model", "task")
+FIRST: Final = (*PLAIN, "clients", "split", "dp")
+"""Settings by which configurations are called, if they differ in them; what is plain says itself."""
 ERRORS: Final = {"rmse", "mae", "mse", "loss", "mr"}
 """Metrics of which less is better."""
 PARTS: Final = ("sharing", "retrieval", "sealing", "other")
@@ -304,19 +307,27 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         alike = {name: value for name, value in run.config.items() if name not in ALIKE}
         by_config.setdefault(json.dumps(alike, sort_keys=True), []).append(run)
-    configs = [{name: each for name, each in own[0].config.items() if name not in ALIKE} for own in by_config.values()]
-    differing = [
-        name for name in dict.fromkeys(name for config in configs for name in config) if _differs(name, configs)
-    ]
-    return [Group(_label(config, differing), own) for config, own in zip(configs, by_config.values(), strict=True)]
+    configs = [own[0].config for own in by_config.values()]
+    names = sorted(differing(configs), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    labels = [""] * len(configs)
+    for name in names:  # as few of them as tell all apart
+        said = [shown(config.get(name)) if name in PLAIN else f"{name} {shown(config.get(name))}" for config in configs]
+        labels = [f"{label}, {more}" if label else more for label, more in zip(labels, said, strict=True)]
+        if len(set(labels)) == len(labels):
+            break
+    return [Group(label, own) for label, own in zip(labels, by_config.values(), strict=True)]
 
 
-def _differs(name: str, configs: Sequence[Mapping[str, object]]) -> bool:
-    return any(config.get(name) != configs[0].get(name) for config in configs)
+def differing(configs: Sequence[Mapping[str, object]]) -> list[str]:
+    """The settings that are not the same in all configurations."""
+    every = dict.fromkeys(name for config in configs for name in config if name not in ALIKE)
+    return [name for name in every if any(config.get(name) != configs[0].get(name) for config in configs)]
 
 
-def _label(config: Mapping[str, object], differing: Sequence[str]) -> str:
-    """What is readable says itself (transe); the rest says what it is (clients 8)."""
-    plain = {"task", "data", "model"}
-    shown = [name for name in differing if not isinstance(config.get(name), list)] or differing
-    return ", ".join(str(config.get(name)) if name in plain else f"{name} {config.get(name)}" for name in shown)
+def shown(value: object) -> str:
+    """A setting, as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {shown(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    return DASH if value is None else str(value)

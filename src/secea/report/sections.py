@@ -11,6 +11,7 @@ from secea.report.figures import DASH, metric_name, number, percent, score, seco
 from secea.report.markup import Content, Markup, tag, text
 from secea.report.picture import MOST, pictures
 from secea.report.runs import PARTS, Group, Run, Spread, as_object
+from secea.report.runs import shown as setting
 
 SLOTS: Final = {"secea": 0, "local": 1, "common": 2, "plain": 3, "central": 4}
 """Colours and dashes of the methods; whatever else there is takes the rest in turn."""
@@ -382,8 +383,8 @@ def _settings(group: Group) -> Markup:
     config = group.first.config
     rows: list[list[Content]] = []
     for name, value in config.items():
-        shown = ", ".join(map(str, value)) if isinstance(value, list) else DASH if value is None else str(value)
-        rows.append([name, shown if name != "seed" else ", ".join(str(run.config.get("seed")) for run in group.runs)])
+        seeds = [run.config.get("seed") for run in group.runs]
+        rows.append([name, setting(seeds if name == "seed" else value)])
     rows += [["folder", str(run.folder)] for run in group.runs]
     said = list(dict.fromkeys(message for run in group.runs for message in run.messages))
     notes = tag("div", (tag("p", each) for each in said), class_="note", role="note") if said else None
