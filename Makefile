@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint types unit deployment engines format clean
+.PHONY: demo test lint types unit browser deployment engines format clean
 
 demo: $(STAMP)
 	$(BIN)/secea demo
@@ -18,8 +18,13 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)
+unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 8
+
+# Pages are looked at in a real browser.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] || s=sudo; $$s apt-get update -q && \
+	  DEBIAN_FRONTEND=noninteractive $$s apt-get install -y -q --no-install-recommends chromium fonts-liberation; }
 
 # Real processes on loopback, for the engine with the shorter stages; `make engines` has both.
 deployment: $(STAMP)

@@ -194,7 +194,7 @@ OUTSIDE: Final = (
     "socket", "selectors", "asyncio", "http", "urllib", "subprocess", "multiprocessing", "pathlib", "shutil",
     "tempfile", "io", "time", "datetime", "logging", "warnings", "pickle", "shelve", "sqlite3",
 )  # fmt: skip
-ENGINES: Final = re.compile(r"engines/.*|cli\.py|demo\.py|audit/.*|_kernels/build\.py")
+ENGINES: Final = re.compile(r"engines/.*|cli\.py|demo\.py|audit/.*|report/.*|adapters/torch\.py|_kernels/build\.py")
 
 
 def outside(tree: ast.Module) -> Iterator[ast.AST]:

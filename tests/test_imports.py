@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("torch", "nvflare", "flwr", "numba", "pykeen", "matplotlib")
+HEAVY = ("torch", "nvflare", "flwr", "numba", "pykeen", "gensim", "matplotlib")
 
 SCRIPT = f"""
 import sys, time

@@ -92,6 +92,40 @@ def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: boo
 
 
 @main.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@click.option(
+    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Default: RUN/report.html."
+)
+@click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
+def report(runs: tuple[Path, ...], out: Path | None, opened: bool) -> None:
+    """Write one page about one run or several: what came out, and what it cost.
+
+    RUN is a folder that `secea train` wrote, finished or not. The page has the learning curves of the methods, the
+    final table, where the time of a round went, bytes by phase, how many clients own how many entities, and a picture
+    of the embeddings. It is a single file that loads nothing and runs no script. It names entities and paths of the
+    run: who may not see the data may not see the page.
+
+    Runs that differ in their seeds alone are taken together, as means with the lowest and the highest. Runs that differ
+    in anything else stand side by side.
+
+    \b
+    Examples:
+      secea report runs/umls                             writes runs/umls/report.html
+      secea report runs/umls --open                      and shows it
+      secea report runs/umls-seed-* --out umls.html      seeds of one configuration
+      secea report runs/transe runs/rotate --out two.html
+    """  # noqa: D301
+    from secea.report import write
+
+    path, _ = write(runs, out)
+    click.echo(f"wrote {path}")
+    if opened:
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())
+
+
+@main.command()
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 def keygen(path: Path) -> None:
     """Make this party's identity key: PATH is private, PATH.pub goes into the roster.

@@ -1,0 +1,58 @@
+"""Embeddings in a numpy matrix that the caller keeps and trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.adapters import in_order
+from secea.errors import TableError, TableTypeError
+from secea.fixedpoint import Floats
+from secea.table import Table, TableLike, canonical_names
+
+
+def narrowed(names: tuple[Any, ...], matrix: Floats, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The matrix in a model's own type; refuses what that type cannot hold, or what is no number at all."""
+    with np.errstate(over="ignore"):  # said below, with the entity's name
+        result = matrix.astype(dtype)
+    if not (fine := np.isfinite(result).all(axis=1)).all():
+        raise TableError(f"the mean of {names[int(fine.argmin())]!r} is no finite number in the model's type, {dtype}")
+    return result
+
+
+class NumpyRows:
+    """Row i of `matrix` belongs to `names[i]`; means are written into this very matrix.
+
+    >>> matrix = np.zeros((2, 3), np.float32)
+    >>> rows = NumpyRows(["aspirin", "codeine"], matrix)
+    >>> rows.load({"codeine": [1.0, 2.0, 3.0], "aspirin": [0.5, 0.5, 0.5]})
+    >>> matrix[1].tolist(), rows.width
+    ([1.0, 2.0, 3.0], 3)
+    """
+
+    def __init__(self, names: Iterable[object], matrix: NDArray[np.floating[Any]]) -> None:
+        self.names = canonical_names(names)
+        if not isinstance(matrix, np.ndarray) or matrix.dtype not in (np.float16, np.float32, np.float64):
+            kind = getattr(matrix, "dtype", type(matrix).__name__)
+            raise TableTypeError(f"the matrix must be a numpy array of float16, float32 or float64, got {kind}")
+        if matrix.ndim != 2 or len(matrix) != len(self.names):
+            raise TableError(f"{len(self.names)} names need a matrix of so many rows, got shape {matrix.shape}")
+        if not matrix.flags.writeable:
+            raise TableError("the matrix is read-only: means could not be written into it; give a copy of it")
+        self._matrix = matrix
+
+    @property
+    def width(self) -> int:
+        """Numbers per entity."""
+        return int(self._matrix.shape[1])
+
+    def table(self) -> Table:
+        """A copy, in float32 or float64."""
+        return Table.trusted(self.names, self._matrix.astype(np.promote_types(self._matrix.dtype, np.float32)))
+
+    def load(self, means: TableLike) -> None:
+        """The means into the matrix."""
+        self._matrix[:] = narrowed(self.names, in_order(self.names, self.width, means), self._matrix.dtype)

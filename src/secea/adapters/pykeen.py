@@ -1,0 +1,35 @@
+"""Knowledge graph models of PyKEEN: the entities of a triples factory, with all that the model has for each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from secea.adapters.torch import State, TorchRows
+from secea.errors import TableTypeError
+
+if TYPE_CHECKING:
+    from pykeen.models import ERModel
+    from pykeen.triples import CoreTriplesFactory
+    from torch.optim import Optimizer
+
+
+def pykeen_rows(model: ERModel, factory: CoreTriplesFactory, *, optimizer: Optimizer | None, state: State) -> TorchRows:
+    """The rows of all entity representations of `model`, under the labels of `factory`; see `TorchRows` for the rest.
+
+    Relations stay at their site. What a model does to its weights after each step (TransE: rows of length one) it does
+    to the means, too, after the next step.
+    """
+    from pykeen.nn.representation import Embedding
+
+    labels = getattr(factory, "entity_to_id", None)
+    if labels is None:
+        raise TableTypeError(
+            f"a {type(factory).__name__} has no entity_to_id: entities of a federation need their names"
+        )
+    for each in model.entity_representations:
+        if not isinstance(each, Embedding):
+            kind = type(each).__name__
+            raise TableTypeError(f"{type(model).__name__} has no row for each entity: it makes them by {kind}")
+    return TorchRows(
+        labels, [each._embeddings for each in model.entity_representations], optimizer=optimizer, state=state
+    )

@@ -1,0 +1,252 @@
+"""PyTorch: the rows of embeddings, parameters and biases, joined to one row per entity and split back."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Adagrad, Optimizer
+
+from secea.adapters import in_order
+from secea.errors import CallError, DataError, TableError, TableTypeError
+from secea.table import Name, Table, TableLike, canonical_names
+
+State: TypeAlias = Literal["keep", "reset"]
+"""What becomes of the optimizer's state of these rows when means come in."""
+
+PER_ROW: Final = frozenset(
+    {
+        "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg", "acc_delta", "momentum_buffer",
+        "sum",
+    }
+)  # fmt: skip
+"""What the optimizers of PyTorch keep for each number of a parameter; all but Adagrad's sum begin with zero."""
+
+
+class TorchRows:
+    """Some entities of a PyTorch model: one row of each of `tensors`, joined.
+
+    `names` are the entities of all rows in order, or a mapping of names to row numbers for some of them. The row of a
+    `padding_idx` belongs to nobody and is left out. Each of `tensors` is an `nn.Embedding`, or a parameter or tensor
+    with one entry per row: a vector of biases is one column, a complex number is two (real, imaginary), and further
+    dimensions are flattened. All clients join the same tensors in the same order.
+
+    `state` says what happens to the optimizer's state of these rows (the moments of Adam, say) when means are loaded:
+    "keep" leaves it, "reset" makes it what it is at the start.
+
+    >>> e, bias = nn.Embedding(2, 3), nn.Parameter(torch.zeros(2))
+    >>> rows = TorchRows(["aspirin", "codeine"], [e, bias], optimizer=None, state="keep")
+    >>> rows.width
+    4
+    >>> rows.load({"aspirin": [1.0, 2.0, 3.0, 4.0], "codeine": [5.0, 6.0, 7.0, 8.0]})
+    >>> e.weight.tolist(), bias.tolist()
+    ([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]], [4.0, 8.0])
+    """
+
+    def __init__(
+        self,
+        names: Iterable[object] | Mapping[Any, int],
+        tensors: Sequence[nn.Module | Tensor],
+        *,
+        optimizer: Optimizer | None,
+        state: State,
+    ) -> None:
+        if state not in ("keep", "reset"):
+            raise CallError(f'state must be "keep" or "reset", got {state!r}')
+        if state == "reset" and optimizer is None:
+            raise CallError('state="reset" needs the optimizer whose state it is; without one say state="keep"')
+        if isinstance(tensors, Tensor | nn.Module) or not tensors:
+            raise TableTypeError("tensors must be a list: [embedding] for a single one")
+        self._sources, self._optimizer, self._state = tuple(tensors), optimizer, state
+        self.names: tuple[Name, ...] = canonical_names(names)
+        rows = self._count()
+        padding = self._padding(rows)
+        self._index = torch.tensor(_indices(names, len(self.names), rows, padding), dtype=torch.int64)
+        self._whole = len(self._index) + len(padding) == rows
+        if state == "reset":
+            self._groups()
+
+    @property
+    def width(self) -> int:
+        """Numbers per entity, of all tensors together."""
+        return sum(_columns(tensor) for tensor in self._tensors)
+
+    def table(self) -> Table:
+        """A copy of the rows: float64 where one of the tensors is, float32 otherwise."""
+        parts = [_flat(tensor.detach()[self._index.to(tensor.device)]).cpu() for tensor in self._tensors]
+        wide = torch.float64 if torch.float64 in [part.dtype for part in parts] else torch.float32
+        return Table.trusted(self.names, torch.cat([part.to(wide) for part in parts], dim=1).numpy())
+
+    @torch.no_grad()
+    def load(self, means: TableLike) -> None:
+        """Means into the rows: the same tensors, types and devices. The state of the optimizer as was agreed."""
+        matrix = torch.from_numpy(np.array(in_order(self.names, self.width, means)))  # a copy: it may be read-only
+        tensors = self._tensors
+        parts = torch.split(matrix, [_columns(tensor) for tensor in tensors], dim=1)
+        rows = [self._narrowed(part, tensor) for part, tensor in zip(parts, tensors, strict=True)]
+        groups = self._groups() if self._state == "reset" else None  # it refuses before anything is changed
+        for number, (tensor, own) in enumerate(zip(tensors, rows, strict=True)):
+            tensor[self._index.to(tensor.device)] = own
+            if groups:
+                self._reset(tensor, groups[number])
+
+    @property
+    def _tensors(self) -> list[Tensor]:
+        """The tensors as they are now: a module's weight may have been replaced."""
+        return [_tensor(source) for source in self._sources]
+
+    def _count(self) -> int:
+        """How many rows the tensors have."""
+        tensors = self._tensors
+        for tensor in tensors:
+            if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.ndim == 0:
+                raise TableTypeError(
+                    f"a tensor of {tensor.dtype} and shape {tuple(tensor.shape)} has no rows of numbers"
+                )
+            if tensor.requires_grad and not tensor.is_leaf:
+                raise TableTypeError("a tensor was computed from others: give the parameter itself")
+        if len({id(tensor) for tensor in tensors}) != len(tensors):
+            raise TableError("one of the tensors is given twice")
+        counts = [len(tensor) for tensor in tensors]
+        if len(set(counts)) != 1:
+            raise TableError(f"the tensors have {', '.join(map(str, counts))} rows; each needs one row per entity")
+        return counts[0]
+
+    def _padding(self, rows: int) -> set[int]:
+        given = [getattr(source, "padding_idx", None) for source in self._sources]
+        return {index % rows for index in given if index is not None}
+
+    def _narrowed(self, part: Tensor, tensor: Tensor) -> Tensor:
+        """New rows of one tensor; refuses numbers that its type cannot hold."""
+        shape = (len(part), *tensor.shape[1:])
+        if tensor.is_complex():
+            rows = torch.view_as_complex(part.to(tensor.real.dtype).reshape(*shape, 2).clone())  # a view starts evenly
+        else:
+            rows = part.to(tensor.dtype).reshape(shape)
+        fine = torch.isfinite(_flat(rows)).all(dim=1)
+        if not fine.all():
+            name = self.names[int(fine.int().argmin())]
+            raise TableError(f"the mean of {name!r} is no finite number in the model's type, {tensor.dtype}")
+        return rows.to(tensor.device)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """The optimizer's group of each tensor; refuses a state that has no rows."""
+        assert self._optimizer is not None
+        groups = {id(each): group for group in self._optimizer.param_groups for each in group["params"]}
+        for number, tensor in enumerate(self._tensors):
+            if id(tensor) not in groups:
+                raise CallError(f"tensor {number} is not among the optimizer's parameters: its state cannot be reset")
+            for what, value in self._optimizer.state.get(tensor, {}).items():
+                shared = isinstance(value, Tensor) and value.numel() > 1 and what not in PER_ROW
+                if shared and not self._whole:
+                    kind = type(self._optimizer).__name__
+                    raise CallError(
+                        f'{kind} keeps {what!r} in its own way: it can be reset for all rows only; say "keep"'
+                    )
+        return [groups[id(tensor)] for tensor in self._tensors]
+
+    def _reset(self, tensor: Tensor, group: Mapping[str, Any]) -> None:
+        """These rows' state as it is at the start; with all rows, the count of steps too."""
+        assert self._optimizer is not None
+        if self._whole and not isinstance(self._optimizer, Adagrad):
+            self._optimizer.state.pop(tensor, None)  # made anew at the next step; Adagrad makes it once
+            return
+        for what, value in self._optimizer.state.get(tensor, {}).items():
+            if what in PER_ROW and isinstance(value, Tensor):
+                start = group.get("initial_accumulator_value", 0.0) if what == "sum" else 0.0
+                fresh = complex(start, start) if value.is_complex() else start
+                value[self._index.to(value.device)] = torch.tensor(fresh, dtype=value.dtype, device=value.device)
+            elif self._whole and isinstance(value, Tensor):
+                value.zero_()
+
+
+class Stateful(Protocol):
+    """A module, an optimizer, a schedule of rates."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it has."""
+
+    def load_state_dict(self, state_dict: Any, /) -> Any:
+        """Take it back."""
+
+
+class Checkpoint:
+    """Modules and optimizers in a file of this site's own, for `participant(..., keep=...)`.
+
+    At the end of a session the file has the final model. Remove it to begin the next one afresh.
+    """
+
+    def __init__(self, path: str | Path, **parts: Stateful) -> None:
+        self._path, self._parts = Path(path), parts
+
+    def load(self) -> bool:
+        """What was saved last, if anything was."""
+        if not self._path.exists():
+            return False
+        try:
+            saved = torch.load(self._path, weights_only=True, map_location="cpu")
+            for name, part in self._parts.items():
+                part.load_state_dict(saved[name])
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
+            why = " ".join(str(error).split())
+            raise DataError(f"{self._path} does not fit this model ({why}); remove it to begin afresh") from None
+        return True
+
+    def save(self) -> None:
+        """Save all parts; where that fails, what was saved before is still there."""
+        states = {name: part.state_dict() for name, part in self._parts.items()}
+        temporary = self._path.with_name(f"{self._path.name}.new")
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                torch.save(states, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise DataError(f"{self._path} cannot be written: {error}") from None
+
+
+def _tensor(source: nn.Module | Tensor) -> Tensor:
+    found = source.weight if isinstance(source, nn.Module) and hasattr(source, "weight") else source
+    if not isinstance(found, Tensor):
+        raise TableTypeError(f"expected an nn.Embedding, a parameter or a tensor, got {type(source).__name__}")
+    return found
+
+
+def _columns(tensor: Tensor) -> int:
+    return math.prod(tensor.shape[1:]) * (2 if tensor.is_complex() else 1)
+
+
+def _flat(rows: Tensor) -> Tensor:
+    """One line of real numbers for each row."""
+    return (torch.view_as_real(rows) if rows.is_complex() else rows).reshape(len(rows), _columns(rows))
+
+
+def _indices(names: Iterable[object] | Mapping[Any, int], count: int, rows: int, padding: set[int]) -> list[int]:
+    """The row of each name."""
+    if not isinstance(names, Mapping):
+        free = [row for row in range(rows) if row not in padding]
+        if len(free) != count:
+            left = f" beside row {min(padding)}, which is padding" if padding else ""
+            hint = "for some of the rows give a mapping of names to row numbers"
+            raise TableError(f"{count} names for {len(free)} rows{left}; {hint}")
+        return free
+    seen: dict[int, object] = {}
+    for name, row in names.items():
+        if not 0 <= row < rows:
+            raise TableError(f"the entity {name!r} has row {row}, the tensors have rows 0..{rows - 1}")
+        if row in padding:
+            raise TableError(f"the entity {name!r} has row {row}, which is padding")
+        if seen.setdefault(row, name) != name:
+            raise TableError(f"the entities {seen[row]!r} and {name!r} both have row {row}")
+    return [int(row) for row in names.values()]

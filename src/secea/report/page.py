@@ -1,0 +1,192 @@
+"""The page: what came out in one sentence, then the curves, the table, time, bytes, owners, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+
+import secea
+from secea.report import charts
+from secea.report.charts import Line, for_widths
+from secea.report.figures import metric_name, number, percent, score, seconds, size
+from secea.report.markup import Content, Markup, tag, text
+from secea.report.runs import Group, Spread, as_object, differing, shown
+from secea.report.sections import SLOTS, lines, method_name, section, sections, spread, table
+
+PHRASES: Final = {"local": "without sharing", "central": "all data in one place"}
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""The page may load nothing, from anywhere, and runs no script."""
+
+
+def page(groups: Sequence[Group]) -> str:
+    """The whole page."""
+    title = ", ".join(_subject(group) for group in groups[:1]) + (" and others" if len(groups) > 1 else "")
+    if len(groups) == 1:
+        body = [_header(groups[0], "h1"), *sections(groups[0])]
+    else:
+        body = [_comparison(groups), *(_chapter(group) for group in groups)]
+    style = files("secea.report").joinpath("style.css").read_text(encoding="utf-8")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"secea: {title}"),
+        tag("style", Markup(style)),
+    )
+    made = f"Made by secea {secea.__version__}. This page loads nothing and runs no script."
+    return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', body, tag('footer', made))), lang='en')}\n"
+
+
+# ------------------------------------------------------------------------------------------------------- the outcome
+
+
+def _subject(group: Group) -> str:
+    config = group.first.config
+    words = [config.get("data"), config.get("model"), config.get("clients") and f"{config['clients']} clients"]
+    return " · ".join(str(word) for word in words if word)
+
+
+def headline(group: Group) -> Markup:
+    """The outcome in a sentence or two."""
+    metric = group.first.metric
+    ends = {method: each.mean for method in group.methods if (each := group.final(method, metric))}
+    if not ends:
+        return text("Nothing was evaluated yet.")
+    done = all(run.result is not None for run in group.runs)
+    lead = "secea" if "secea" in ends else next(iter(ends))
+    said: list[Content] = [f"{lead} {'reaches' if done else 'has reached'} {metric_name(metric)} "]
+    said.append(tag("b", score(ends[lead])))
+    for method, phrase in PHRASES.items():
+        if method in ends and method != lead:
+            said.append(f"; {phrase} {score(ends[method])}")
+    cost = Spread.of(run.share_of_training for run in group.runs)
+    said.append("." if done else " so far.")
+    if lead == "secea" and cost:
+        said.append(f" Protection costs {percent(cost.mean)} of training time.")
+    return text(said)
+
+
+def _header(group: Group, level: str) -> Markup:
+    config, runs = group.first.config, len(group.runs)
+    seeds = [str(run.config.get("seed")) for run in group.runs]
+    what = f" · seed {seeds[0]}" if runs == 1 else f" · mean of {runs} runs (seeds {', '.join(seeds)})"
+    eyebrow = tag("p", tag("b", config.get("task")), " · ", _subject(group), what, class_="eyebrow")
+    unfinished = [run for run in group.runs if run.result is None]
+    notes = [tag("p", f"{run.folder} is unfinished ({run.progress}): no final result yet.") for run in unfinished]
+    return tag(
+        "header",
+        eyebrow,
+        tag(level, headline(group), class_=None if level == "h1" else "sentence"),
+        tag("div", notes, class_="note", role="note") if notes else None,
+        _tiles(group),
+    )
+
+
+def _tiles(group: Group) -> Markup | None:
+    metric, higher = group.first.metric, group.first.higher
+    ends = {method: group.final(method, metric) for method in ("secea", "local", "central")}
+    mine, alone, pooled = ends["secea"], ends["local"], ends["central"]
+    tiles: list[tuple[str, str]] = []
+    if mine and alone:
+        gain = mine.mean - alone.mean
+        relative = f", {abs(gain / alone.mean) * 100:.0f} %" if alone.mean else ""
+        word = "better" if (gain > 0) == higher else "worse"
+        tiles.append(
+            (
+                f"{gain:+.3f}".replace("-", "\N{MINUS SIGN}"),
+                f"{metric_name(metric)} against training alone ({word}{relative})",
+            )
+        )
+    if mine and alone and pooled and (pooled.mean - alone.mean) * (1 if higher else -1) > 0:
+        way = (mine.mean - alone.mean) / (pooled.mean - alone.mean)
+        if way > 0:
+            tiles.append((percent(way), "of the way from training alone to all data in one place"))
+    if wall := group.mean_of("wall"):
+        setup = group.mean_of("wall", setup=True)
+        tiles.append((seconds(wall), f"protection takes in a round, and {seconds(setup)} once before the first"))
+    if sent := group.mean_of("client_bytes"):
+        tiles.append((size(sent), "sent by a client in a round, at most"))
+    if (epsilon := Spread.of(number((run.result or {}).get("epsilon")) for run in group.runs)) is not None:
+        unit = as_object((group.first.result or {}).get("privacy")).get("unit")
+        tiles.append((f"{epsilon.high:.2f}", f"epsilon of differential privacy{f' for {unit}' if unit else ''}"))
+    listed = [tag("li", tag("b", shown), tag("span", what)) for shown, what in tiles]
+    return tag("ul", listed, class_="tiles") if tiles else None
+
+
+# --------------------------------------------------------------------------------------------------- several of them
+
+
+def _chapter(group: Group) -> Markup:
+    return tag("article", tag("h2", group.label), _header(group, "p"), sections(group), class_="chapter")
+
+
+def _comparison(groups: Sequence[Group]) -> Markup:
+    """All configurations side by side."""
+    same = len({(group.first.metric, group.first.higher) for group in groups}) == 1
+    runs = sum(len(group.runs) for group in groups)
+    eyebrow = tag("p", tag("b", "comparison"), f" · {runs} runs", class_="eyebrow")
+    title = _outcomes(groups) if same else f"{len(groups)} configurations, side by side"
+    what = metric_name(groups[0].first.metric) if same else "The main metric"
+    lead = f"{what} at the end; of several seeds the mean, the lowest and the highest. Below, what else differs."
+    scale = "The same scale in all pictures." if same else "Each with its own scale."
+    return tag(
+        "div",
+        tag("header", eyebrow, tag("h1", title)),
+        section("At the end", lead, _side_by_side(groups, same=same)),
+        section("Learning", scale, tag("div", _small_multiples(groups, same=same), class_="pair")),
+    )
+
+
+def _side_by_side(groups: Sequence[Group], *, same: bool) -> Markup:
+    methods = dict.fromkeys(method for group in groups for method in group.methods)
+    configs = [group.first.config for group in groups]
+    rows: list[list[Content]] = []
+    for method in methods:
+        named = method_name(groups[0], method) if method in SLOTS else method
+        rows.append([named, *(spread(group.final(method, group.first.metric)) for group in groups)])
+    sums = [sum(group.traffic(setup=False).values()) or None for group in groups]
+    rows.append(["protection, of training time", *(percent(_cost(group)) for group in groups)])
+    rows.append(["bytes of a round, all parties", *map(size, sums)])
+    rows += [
+        [tag("span", name), *(tag("td", shown(config.get(name)), class_="why") for config in configs)]
+        for name in differing(configs)
+    ]
+    heads = [group.label if same else f"{group.label} ({metric_name(group.first.metric)})" for group in groups]
+    return table(["method", *heads], rows)
+
+
+def _small_multiples(groups: Sequence[Group], *, same: bool) -> list[Markup]:
+    drawn = {group.label: lines(group, group.first.metric, ends=True) for group in groups}
+    every = [y for curves in drawn.values() for curve in curves for y in curve.reach]
+    bounds = (min(every), max(every)) if same and every else None
+
+    def figure(group: Group, curves: Sequence[Line]) -> Markup:
+        says = f"{group.label}: {metric_name(group.first.metric)} by round"
+
+        def draw(width: int) -> Markup:
+            return charts.lines(curves, width=width, height=280, says=says, x_name="round", show=score, bounds=bounds)
+
+        return tag("figure", tag("h3", group.label), for_widths(draw, 430), class_="panel")
+
+    return [figure(group, drawn[group.label]) for group in groups if drawn[group.label]]
+
+
+def _outcomes(groups: Sequence[Group]) -> Markup:
+    """Who came how far with secea, the best first."""
+    metric, higher = groups[0].first.metric, groups[0].first.higher
+    found = [(each.mean, group.label) for group in groups if (each := group.final("secea", metric))]
+    if not found:
+        return text(f"{len(groups)} configurations, side by side")
+    found.sort(reverse=higher)
+    said: list[Content] = [f"{metric_name(metric)} with secea: "]
+    for mean, label in found[:4]:
+        said += [label, " ", tag("b", score(mean)), "; " if (mean, label) != found[:4][-1] else ""]
+    return text([*said, f"; {len(found) - 4} more." if len(found) > 4 else "."])
+
+
+def _cost(group: Group) -> float | None:
+    found = Spread.of(run.share_of_training for run in group.runs)
+    return found.mean if found else None

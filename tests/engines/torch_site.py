@@ -1,0 +1,52 @@
+"""PyTorch models as the users' modules of the engines' tests: their rows are what `trial` and `flower_site` ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from secea.adapters import participant
+from secea.adapters.torch import Checkpoint, TorchRows
+from secea.engines.host import Participant
+from secea.table import as_table
+
+
+class Model(nn.Module):
+    """Rows, and something that never leaves the site: how often it was trained."""
+
+    trainings: torch.Tensor
+
+    def __init__(self, entities: int, dim: int) -> None:
+        super().__init__()
+        self.items = nn.Embedding(entities, dim, dtype=torch.float64)
+        self.register_buffer("trainings", torch.tensor(0))
+
+
+def modelled(inner: Participant, dim: int, path: Path) -> Participant:
+    """A participant whose table is in a model: it is given means from there, and what it gives goes there."""
+    names = list(inner.names())
+    model = Model(len(names), dim)
+    rows = TorchRows(names, [model.items], optimizer=None, state="keep")
+
+    @torch.no_grad()
+    def train(round: int) -> None:
+        given = as_table(inner.train(rows.table() if model.trainings else None, round))
+        model.items.weight.copy_(torch.from_numpy(given.matrix))
+        model.trainings += 1
+
+    return participant(rows, train, lambda: inner.done(rows.table()), keep=Checkpoint(path, model=model))
+
+
+def nvflare(**arguments: Any) -> Participant:
+    import trial
+
+    return modelled(trial.participant(**arguments), arguments["dim"], Path(arguments["record"]).with_name("model.pt"))
+
+
+def flower(client: int, folder: str) -> Participant:
+    import flower_site
+
+    return modelled(flower_site.participant(client, folder), flower_site.DIM, Path(folder) / f"model-{client}.pt")
