@@ -110,6 +110,7 @@ class World:
 
         def train(means: Table | None, number: int) -> dict[str, Any]:
             if means is not None:
+                assert np.isfinite(means.matrix).all(), "means that never came"
                 self.got[n].append((number, means))
             self.given[n][number] = {name: rng.uniform(-9, 9, 3) for name in self.sets[n]}
             return self.given[n][number]

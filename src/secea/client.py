@@ -229,8 +229,6 @@ class Client:
 
     def abandon(self) -> None:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
-        if self.phase in (Phase.SHARE, Phase.ANSWER):
-            self.means = None  # a part of them is no result
         self._leave_round()
         if self.phase in (Phase.OPENING, Phase.RESHARE):
             self.context, self.contributors = self.query_context, ()
@@ -491,10 +489,12 @@ class Client:
         self.pending = self.wire.stages({kind: self._label(kind) for kind in kinds}, self.context, seed=seed)
         self.phase, self.members, self.missing = phase, None, set()
 
-    def _leave_round(self) -> None:
-        """Back to where the next round can begin; nothing of this one is kept but its means."""
+    def _leave_round(self, *, finished: bool = False) -> None:
+        """Back to where the next round can begin; nothing of this one is kept but its means, if it gave all of them."""
         if self.phase is Phase.ANSWER:
             self.context = self.base_context
+            if not finished:
+                self.means = None
         self.sums = self.values = self._reader = None
         if self.phase in (Phase.SHARE, Phase.ANSWER):
             self._rest()
@@ -801,7 +801,7 @@ class Client:
         self._keep(rows, span, answering)
         self._blame(wrong)
         if header.chunk + 1 == header.chunks:
-            self._leave_round()
+            self._leave_round(finished=True)
 
     def _keep(self, rows: NDArray[np.float64], span: slice, answering: tuple[int, ...]) -> None:
         """Check what can be checked, and keep the means of our own entities."""
@@ -839,7 +839,6 @@ class Client:
         if self.phase not in (Phase.SHARE, Phase.ANSWER):
             raise FaultyPeer(SERVER, f"gives up a round in the phase '{self.phase}'")
         self.failure = bytes(opened.payload).decode(errors="replace")
-        self.means = None
         self._leave_round()
 
     # ------------------------------------------------------------------------------------------------------ sending
