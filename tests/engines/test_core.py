@@ -60,7 +60,7 @@ def test_a_core_that_was_killed_between_orders_is_replaced_and_goes_on(core: Cor
 
 
 def test_a_core_that_dies_under_an_order_says_so_and_the_next_one_goes_on(sites: Sites, core: Core) -> None:
-    sites.argue("site-1", die=[["HELLO", 0, "after"]])
+    sites.argue("site-1", scenes=[[[0, "hello", "after"]]], first=0)
     with pytest.raises(CoreError, match="ended by SIGKILL"):
         core.obey(HELLO, 30)
     first = incarnation(core.obey(HELLO, 30))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
@@ -12,7 +13,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from flower_files import NAMES, PARAMS, Files, N
-from secea.engines import flower
+from secea.engines import flower, run
 from secea.engines.driver import Patience
 from secea.engines.port import Failure, Order, Reply, Task
 from secea.engines.site import Site
@@ -64,7 +65,8 @@ def grid(files: Files) -> Grid:
 
 
 def serve(grid: Grid, files: Files, rounds: int) -> None:
-    flower.serve(cast(Any, grid), Site.read(files.server), rounds, QUICK)
+    site = Site.read(files.server)
+    run.serve(site, flower.FlowerPort(cast(Any, grid), site.session.roster.names), rounds, QUICK, logging.getLogger())
 
 
 def called(grid: Grid, clients: Iterable[int]) -> dict[int, Reply | Failure]:
