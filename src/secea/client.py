@@ -531,7 +531,7 @@ class Client:
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
         if self.coming is not None:
-            self.names, self.coming = self.coming, None
+            self.names, self.coming, self.means = self.coming, None, None
         self.context = members_context(self.epoch, self.attempt, announcement)
         self.phase, self.pending, self.members = Phase.GREETING, (), members
         known = {n for n, hello in self.wire.peers.items() if members.get(n) == hello.incarnation}
@@ -577,6 +577,8 @@ class Client:
         order = np.argsort(rows)
         self.tags, self.rows = tags, rows[order].astype(np.int64)
         self.names = tuple(self.names[i] for i in order)
+        if self.means is not None:
+            self.means = self.means[order]
         self.context = self.union_context = union_context(self.context, tags)
         self._shape = self._entities = self._given = None
         self._begin_query()
