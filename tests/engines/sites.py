@@ -60,7 +60,7 @@ class Sites:
         self._arguments[name] |= more
         self.write(name)
 
-    def write(self, name: str, **more: str) -> None:
+    def write(self, name: str, /, **more: str) -> None:
         """A site's file; what is given is changed, the rest stays as it was."""
         files = {"federation": "../federation.json", "identity": "identity.pem", "state": "state", "log": "audit.jsonl"}
         site = self._sites.setdefault(name, {"name": name} | files)
@@ -73,6 +73,11 @@ class Sites:
     def file(self, name: str) -> Path:
         """A site's file."""
         return self.folder / name / "site.toml"
+
+    def forget_the_past(self) -> None:
+        """What was written down so far does not count."""
+        for path in (*self.folder.glob("*/audit.jsonl"), *self.folder.glob("*/record"), *self.folder.glob("scene-*")):
+            path.unlink()
 
     # --------------------------------------------------------------------------------------------- what came of it
 

@@ -73,7 +73,8 @@ def participant(
     """
     if claims:
         Identity.public = property(lambda self: bytes.fromhex(claims))  # type: ignore[assignment,method-assign]
-    Script(number, scenes, Path(folder).parent, late, first).take_over()
+    if scenes:
+        Script(number, scenes, Path(folder).parent, late, first).take_over()
 
     def write(round: int, means: Table | None) -> None:
         given = None if means is None else dict(zip(means.names, means.matrix.tolist(), strict=True))
