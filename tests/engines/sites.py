@@ -55,6 +55,13 @@ class Sites:
         roster = Roster(tuple(keys[name] for name in self.names), keys["server"], self.names)
         write_session(Session(params, roster, self.retrieval), self.folder / file)
 
+    def play(self, scenes: Sequence[Sequence[trial.Fault]]) -> None:
+        """All sites are as they were at first, and have these faults before them."""
+        self.scenes = scenes
+        for name in self.names:
+            self._arguments[name]["scenes"] = scenes
+            self.write(name, federation="../federation.json", identity="identity.pem")
+
     def argue(self, name: str, **more: object) -> None:
         """More arguments for a site's function."""
         self._arguments[name] |= more

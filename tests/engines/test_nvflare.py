@@ -22,10 +22,10 @@ from secea.engines.files import write_identity
 from secea.keys import Identity
 from secea.params import Params
 from sites import Sites
+from trial import KILLED
 
 pytestmark = [
     pytest.mark.engines,
-    pytest.mark.xdist_group("nvflare"),
     pytest.mark.filterwarnings("default"),  # NVFlare's and its dependencies' own
 ]
 
@@ -78,12 +78,6 @@ def test_a_job_that_brings_code_is_refused(deployment: Deployment) -> None:
 
 # ------------------------------------------------------------------- two drop-outs are allowed: nobody else is harmed
 
-KILLED = [
-    [(1, "share", "before"), (3, "opening", "before")],  # in the second round: it begins again with new weights
-    [(1, "share", "after"), (3, "opening", "after")],
-    [(2, "answer", "before"), (0, "reshare", "before")],
-    [(2, "answer", "after"), (0, "reshare", "after")],
-]
 WRONG = [
     [(1, "share", "garbage"), (3, "answer", "unreadable")],
     [(2, "share", "full"), (4, "answer", "full"), (1, "share", "twice"), (3, "answer", "twice")],

@@ -34,6 +34,14 @@ twice           it sends every message twice
 full            its disk is full
 """
 
+KILLED: Sequence[Sequence[Fault]] = [
+    [(1, "share", "before"), (3, "opening", "before")],  # in the second round: it begins again with new weights
+    [(1, "share", "after"), (3, "opening", "after")],
+    [(2, "answer", "before"), (0, "reshare", "before")],
+    [(2, "answer", "after"), (0, "reshare", "after")],
+]
+"""Each stage of a round, for a federation in which two may be lost."""
+
 _STAGES = {
     Kind.ABORT: "opening",
     Kind.QUERY: "opening",
