@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint types unit browser deployment engines format clean
+.PHONY: demo test lint types unit browser deployment slow format clean
 
 demo: $(STAMP)
 	$(BIN)/secea demo
@@ -19,19 +19,20 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP) browser
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 8
+	$(BIN)/python -m pytest -n 2 --durations 8
 
 # Pages are looked at in a real browser.
 browser:
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] || s=sudo; $$s apt-get update -q && \
 	  DEBIAN_FRONTEND=noninteractive $$s apt-get install -y -q --no-install-recommends chromium fonts-liberation; }
 
-# Real processes on loopback, for the engine with the shorter stages; `make engines` has both.
+# Real processes on loopback, for both engines side by side: one waits while the other works.
 deployment: $(STAMP)
-	$(BIN)/python -m pytest -m engines --durations 8 tests/engines/test_nvflare.py
+	$(BIN)/python -m pytest -m "engines and not slow_engine" -n 2 --dist loadfile --durations 8 tests/engines
 
-engines: $(STAMP)
-	$(BIN)/python -m pytest -m "engines and not slow_engine" --durations 8 tests/engines
+# The rest of it: what takes minutes each, since Flower notices after one that somebody is gone.
+slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow_engine --durations 8 tests/engines
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix

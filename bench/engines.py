@@ -1,9 +1,12 @@
 """What an engine adds to a federation: seconds, bytes on the wire, memory, against the same federation in one process.
 
-    python bench/engines.py nvflare                                        5 clients, a small union
-    python bench/engines.py nvflare --clients 3 --entities 200000 --dim 64     large stages
+    python bench/engines.py both                                             5 clients, a small union
+    python bench/engines.py nvflare --clients 3 --entities 200000 --dim 64       large stages
+    python bench/engines.py flower --json > flower.json                       for other programs
 
-The deployment is a real one: a server and clients in processes of their own on the loopback interface, mutual TLS.
+The deployments are those of the tests: servers and clients in processes of their own on the loopback interface, TLS.
+Bytes are counted twice: what the federation gives to the engine and gets from it, and what passes over the loopback
+device meanwhile: every leg of the way, with TLS and whatever else the engine says. Nothing else should use it. Linux.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import numpy as np
+import psutil
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -31,12 +36,25 @@ from secea.engines.host import Participant
 from secea.keys import Identity, Roster
 from secea.session import Session
 
-if TYPE_CHECKING:
-    from nvflare_deployment import Deployment
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "engines"))
 
 console = Console(width=120)
-ROLES = {"server_train": "server, parent", "client_train": "client, parent", "engines.core": "client, core"}
-JOBS = {"localhost": "server, job"}
+ROLES: Final = {
+    "nvflare": {
+        "client_train": "client",
+        "server_train": "server",
+        "engines.core": "core of a client",
+        "worker_process": "job at a client",
+        "runner_process": "job at the server",
+    },
+    "flower": {
+        "flwr-serverapp": "ServerApp",
+        "flwr-clientapp": "ClientApp",
+        "flower-supernode": "SuperNode",
+        "flower-superlink": "SuperLink",
+    },
+}
+"""What a process is, by a word in its command line."""
 
 
 def table_of(number: int, entities: int, dim: int) -> Table:
@@ -79,86 +97,159 @@ def make_sites(folder: Path, args: argparse.Namespace) -> list[str]:
         site.mkdir(parents=True)
         write_identity(identity, site / "identity.pem")
         write_session(session, site / "federation.json")
-        shutil.copy(__file__, site)
+        shutil.copy(__file__, site / "site_of_benchmark.py")
         text = f'name = "{name}"\nfederation = "federation.json"\nidentity = "identity.pem"\nstate = "state"\n'
         if name == "server":
             text += 'log = "audit.jsonl"\n'
         else:
-            text += f'participant = "{Path(__file__).stem}:participant"\n[arguments]\nnumber = {names.index(name)}\n'
+            text += f'participant = "site_of_benchmark:participant"\n[arguments]\nnumber = {names.index(name)}\n'
             text += f"entities = {args.entities}\ndim = {args.dim}\n"
         (site / "site.toml").write_text(text)
     return names
 
 
-@contextlib.contextmanager
-def watched(deployment: Deployment) -> Iterator[dict[str, int]]:
-    """The most memory that a process of each role had, in bytes."""
-    import psutil
-
-    peaks: dict[str, int] = {}
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.1):
-            for kit in ("localhost", *deployment.sites):
-                family = psutil.Process(deployment.pid(kit))
-                for process in (family, *family.children(recursive=True)):
-                    with contextlib.suppress(psutil.Error):
-                        command = " ".join(process.cmdline())
-                        role = next((r for key, r in ROLES.items() if key in command), JOBS.get(kit, "client, job"))
-                        peaks[role] = max(peaks.get(role, 0), process.memory_info().rss)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield peaks
-    finally:
-        over.set()
-        thread.join()
+# ---------------------------------------------------------------------------------------------------------- watching
 
 
-def nvflare(args: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The server's notes after the set-up and after each round; memory."""
-    sys.path.append(str(Path(__file__).parents[1] / "tests" / "engines"))
+@dataclass(frozen=True)
+class Stretch:
+    """The set-up, or a round."""
+
+    alone: float
+    """Seconds in one process."""
+    seconds: float
+    to_clients: int
+    """Bytes."""
+    from_clients: int
+    loopback: int
+    """All bytes on the loopback device."""
+
+
+def loopback_bytes() -> int:
+    (line,) = (line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[0])
+
+
+class Watch(threading.Thread):
+    """The most memory of each role, in bytes; and the bytes on the loopback device when the server notes progress."""
+
+    def __init__(self, roles: Mapping[str, str], audit: Path) -> None:
+        super().__init__(daemon=True)
+        self._roles, self._audit, self._over = roles, audit, threading.Event()
+        self.peaks: dict[str, int] = {}
+        self.notes: list[dict[str, Any]] = []
+        self.bytes = [loopback_bytes()]
+
+    def run(self) -> None:
+        """Look five times a second."""
+        while not self._over.wait(0.2):
+            self.look()
+
+    def look(self) -> None:
+        """Look at all processes that this one has started, and at the server's log."""
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error, OSError):
+                command = " ".join(process.cmdline())
+                role = next((role for word, role in self._roles.items() if word in command), None)
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
+                if role:
+                    self.peaks[role] = max(self.peaks.get(role, 0), peak)
+        if self._audit.exists():
+            text = self._audit.read_text().rpartition("\n")[0]
+            self.notes = [note for note in map(json.loads, text.splitlines()) if note["event"] == "progress"]
+            self.bytes += [loopback_bytes()] * (len(self.notes) + 1 - len(self.bytes))
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """While this lasts."""
+        self.bytes = [loopback_bytes()]
+        self.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self.join()
+            self.look()
+
+
+def measured(engine: str, args: argparse.Namespace, alone: list[float]) -> tuple[list[Stretch], dict[str, int]]:
+    """Set-up and rounds on an engine, and the memory of its processes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        names = make_sites(folder / "sites", args)
+        watch = Watch(ROLES[engine], folder / "sites" / "server" / "audit.jsonl")
+        (on_nvflare if engine == "nvflare" else on_flower)(folder, names, args.rounds, watch)
+    stretches, sent, received = [], 0, 0
+    for seconds, note, (before, after) in zip(alone, watch.notes, itertools.pairwise(watch.bytes), strict=True):
+        to, back = note["sent"] - sent, note["received"] - received
+        stretches.append(Stretch(seconds, note["seconds"], to, back, after - before))
+        sent, received = note["sent"], note["received"]
+    return stretches, watch.peaks
+
+
+def on_nvflare(folder: Path, names: list[str], rounds: int, watch: Watch) -> None:
     from nvflare_deployment import Deployment
     from secea.engines.nvflare import recipe
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        sites = make_sites(folder / "sites", args)
-        with Deployment(folder, sites).running() as deployment, watched(deployment) as peaks:
-            deployment.use(folder / "sites")
-            with contextlib.redirect_stdout(sys.stderr):  # NVFlare prints while it waits
-                status = deployment.status(recipe(args.rounds, clients=args.clients).execute(deployment.env), 600)
-            assert status == "FINISHED:COMPLETED", status
-        lines = map(json.loads, (folder / "sites" / "server" / "audit.jsonl").read_text().splitlines())
-        return [line for line in lines if line["event"] == "progress"], peaks
+    with Deployment(folder, names).running() as deployment:
+        deployment.use(folder / "sites")
+        with watch.on(), contextlib.redirect_stdout(sys.stderr):  # NVFlare prints while it waits
+            status = deployment.status(recipe(rounds, clients=len(names)).execute(deployment.env), 3600)
+    assert status == "FINISHED:COMPLETED", status
 
 
-def report(args: argparse.Namespace) -> None:
-    plain = in_process(args)
-    notes, peaks = nvflare(args)
-    console.rule(f"{args.engine}: {args.clients} clients, {args.entities} entities, dim {args.dim}", align="left")
-    grid = Grid("", "in one process, s", "engine, s", "ratio", "MB to clients", "MB from clients", box=None)
-    before = {"sent": 0, "received": 0}
-    for i, (seconds, note) in enumerate(zip(plain, notes, strict=True)):
-        sent, received = ((note[key] - before[key]) / 1e6 for key in ("sent", "received"))
-        title, took = f"round {i}" if i else "set-up", note["seconds"]
-        grid.add_row(title, f"{seconds:.2f}", f"{took:.2f}", f"{took / seconds:.1f}", f"{sent:.2f}", f"{received:.2f}")
-        before = note
+def on_flower(folder: Path, names: list[str], rounds: int, watch: Watch) -> None:
+    from flower_loopback import Deployment
+
+    files = [folder / "sites" / name / "site.toml" for name in ("server", *names)]
+    with Deployment(folder, files[0], files[1:]) as deployment, watch.on():
+        run = deployment.start(rounds=rounds)
+        status = deployment.finish(run, 3600)
+        assert status == "finished:completed", deployment.log(run)
+
+
+# --------------------------------------------------------------------------------------------------------- reporting
+
+
+def show(engine: str, stretches: list[Stretch], peaks: dict[str, int], clients: int) -> None:
+    console.rule(engine, align="left")
+    grid = Grid(
+        "", "one process, s", f"{engine}, s", "added, s", "MB to clients", "MB from them", "MB, loopback", box=None
+    )
+    for i, each in enumerate(stretches):
+        figures: tuple[float, ...] = (each.alone, each.seconds, each.seconds - each.alone)
+        figures += tuple(size / 1e6 for size in (each.to_clients, each.from_clients, each.loopback))
+        grid.add_row(f"round {i}" if i else "set-up", *(f"{figure:.2f}" for figure in figures))
     console.print(grid)
-    largest = max(notes[-1][key] - notes[-2][key] for key in ("sent", "received")) / args.clients
-    grid = Grid("process", "most memory, MB", f"in stages ({largest / 1e6:.0f} MB per client and round)", box=None)
+    largest = max(stretches[-1].to_clients, stretches[-1].from_clients) / clients
+    grid = Grid("process", "most memory, MB", f"in rounds of {largest / 1e6:.2f} MB per client", box=None)
     for role, peak in sorted(peaks.items()):
         grid.add_row(role, f"{peak / 1e6:.0f}", f"{peak / largest:.1f}")
     console.print(grid)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("engine", choices=["nvflare"])
+    parser.add_argument("engine", choices=[*ROLES, "both"])
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--entities", type=int, default=400)
     parser.add_argument("--dim", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    report(parser.parse_args())
+    parser.add_argument("--json", action="store_true", help="print an object with a member for each engine")
+    args = parser.parse_args()
+    alone, found = in_process(args), {}
+    if not args.json:
+        console.print(f"{args.clients} clients, {args.entities} entities of {args.dim} numbers, {args.rounds} rounds")
+    for engine in ROLES if args.engine == "both" else [args.engine]:
+        stretches, peaks = measured(engine, args, alone)
+        found[engine] = {"setup and rounds": [asdict(each) for each in stretches], "memory": peaks}
+        if not args.json:
+            show(engine, stretches, peaks, args.clients)
+    if args.json:
+        print(json.dumps(vars(args) | found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -110,6 +110,7 @@ class World:
 
         def train(means: Table | None, number: int) -> dict[str, Any]:
             if means is not None:
+                assert np.isfinite(means.matrix).all(), "means that never came"
                 self.got[n].append((number, means))
             self.given[n][number] = {name: rng.uniform(-9, 9, 3) for name in self.sets[n]}
             return self.given[n][number]
@@ -208,6 +209,26 @@ def test_too_many_losses_are_a_clear_error_and_the_next_round_works(tmp_path: Pa
     world.check(range(N), range(N))
 
 
+@pytest.mark.parametrize(
+    ("retrieval", "fate"), [("reciprocal", "before"), ("reciprocal", "after"), ("paillier", "hangs")]
+)
+def test_without_drop_outs_a_loss_in_any_exchange_is_an_error_and_the_next_round_works(
+    tmp_path: Path, retrieval: str, fate: str
+) -> None:
+    for at in range(2, 10 if retrieval == "reciprocal" else 8):
+        world = World(tmp_path / str(at), retrieval, dropouts=0)
+        turn = Turn(2, at)
+        world.port.kill = partial(killed_at, turn, fate)
+        with pytest.raises(FederationError, match=r"5 (clients that said hello )?are needed"):
+            world.run(2)
+        assert turn.seen == at
+        assert world.driver.failures.keys() == {2}
+        world.driver.round()
+        world.flush()
+        assert world.driver.present == set(range(N))
+        world.check(range(N), range(N))
+
+
 @pytest.mark.parametrize("retrieval", BOTH)
 def test_a_server_side_that_is_killed_anywhere_goes_on_from_what_it_saved(tmp_path: Path, retrieval: str) -> None:
     for at in range(2, 9 if retrieval == "reciprocal" else 7):
@@ -236,6 +257,20 @@ def test_names_that_change_between_rounds_begin_an_epoch(tmp_path: Path, retriev
     found = world.hosts[1].means()
     assert found is not None
     assert set(found.names) == {"e1", "new"}
+
+
+@pytest.mark.parametrize("retrieval", BOTH)
+def test_means_stay_those_of_their_entities_when_an_epoch_begins(tmp_path: Path, retrieval: str) -> None:
+    """The entities are in another order in each epoch, and clients train on the means of the one before."""
+    world = World(tmp_path, retrieval)
+    world.run(1)
+    world.flush()
+    world.driver._new_epoch()
+    world.check(range(N), range(N))
+    world.sets[1] = ["e1", "new"]
+    world.driver.round()
+    assert world.driver.server.epoch == 3
+    assert not world.got[1], "its entities changed: it has no means of them"
 
 
 def test_random_kills_for_many_rounds_never_give_a_wrong_mean(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_what_is_saved_is_loaded_and_the_last_one_counts(tmp_path: Path, monkeyp
 def test_only_its_owner_can_read_it_and_nothing_shows_in_it(tmp_path: Path) -> None:
     store = Store(tmp_path / "state", ME, b"session")
     store.save("client", b"a secret of this party")
-    path = tmp_path / "state" / "client.state"
+    (path,) = (tmp_path / "state").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert b"secret" not in path.read_bytes()
@@ -40,18 +40,15 @@ def test_only_its_owner_can_read_it_and_nothing_shows_in_it(tmp_path: Path) -> N
     assert path.read_bytes() != first, "two saves look different"
 
 
-def test_another_identity_session_or_name_or_a_damaged_file_is_refused(
+def test_a_file_under_another_name_or_a_damaged_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "_PART_BYTES", 10)
     store = Store(tmp_path, ME, b"session")
     store.save("client", bytes(35))
-    path = tmp_path / "client.state"
+    (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    for other in (Store(tmp_path, Identity(bytes(32)), b"session"), Store(tmp_path, ME, b"another")):
-        with pytest.raises(SnapshotError, match="of another identity or session"):
-            other.load("client")
-    (tmp_path / "server.state").write_bytes(whole)
+    path.with_name(path.name.replace("client", "server")).write_bytes(whole)
     with pytest.raises(SnapshotError):
         store.load("server")
     for at in range(len(whole)):
@@ -67,6 +64,35 @@ def test_another_identity_session_or_name_or_a_damaged_file_is_refused(
         store.load("client")
 
 
+def test_state_of_another_session_or_key_is_not_seen_cannot_be_read_and_goes(tmp_path: Path) -> None:
+    store = Store(tmp_path, ME, b"session")
+    store.save("client", b"old")
+    (path,) = tmp_path.iterdir()
+    for other in (Store(tmp_path, Identity(bytes(32)), b"session"), Store(tmp_path, ME, b"another")):
+        assert other.load("client") is None
+        other._path("client").write_bytes(path.read_bytes())
+        with pytest.raises(SnapshotError, match="is damaged"):
+            other.load("client")
+        other.save("client", b"new")
+        assert [each.name for each in tmp_path.iterdir()] == [other._path("client").name]
+        other.remove()
+        store = Store(tmp_path, ME, b"session")
+        store.save("client", b"old")
+
+
+def test_state_is_used_by_one_at_a_time_and_by_the_next_one_when_it_is_free(tmp_path: Path) -> None:
+    first, second = (Store(tmp_path / "state", ME, b"session") for _ in range(2))
+    with first.held(0), pytest.raises(SnapshotError, match=r"uses the state in .*: one run at a time"):
+        second.held(0.2).__enter__()
+    with second.held(0):
+        second.save("client", b"old")
+        second.remove()
+        with first.held(0):  # another directory, though of the same name
+            assert first.load("client") is None
+        first.remove()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_leaves_the_old_state_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path, ME, b"session")
     store.save("client", b"old")
@@ -79,7 +105,7 @@ def test_a_full_disk_leaves_the_old_state_and_says_so(tmp_path: Path, monkeypatc
         store.save("client", b"new")
     monkeypatch.undo()
     assert store.load("client") == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == ["client.state"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
 
 
 def test_nothing_is_left_when_it_is_over(tmp_path: Path) -> None:

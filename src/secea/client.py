@@ -229,8 +229,6 @@ class Client:
 
     def abandon(self) -> None:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
-        if self.phase in (Phase.SHARE, Phase.ANSWER):
-            self.means = None  # a part of them is no result
         self._leave_round()
         if self.phase in (Phase.OPENING, Phase.RESHARE):
             self.context, self.contributors = self.query_context, ()
@@ -491,10 +489,12 @@ class Client:
         self.pending = self.wire.stages({kind: self._label(kind) for kind in kinds}, self.context, seed=seed)
         self.phase, self.members, self.missing = phase, None, set()
 
-    def _leave_round(self) -> None:
-        """Back to where the next round can begin; nothing of this one is kept but its means."""
+    def _leave_round(self, *, finished: bool = False) -> None:
+        """Back to where the next round can begin; nothing of this one is kept but its means, if it gave all of them."""
         if self.phase is Phase.ANSWER:
             self.context = self.base_context
+            if not finished:
+                self.means = None
         self.sums = self.values = self._reader = None
         if self.phase in (Phase.SHARE, Phase.ANSWER):
             self._rest()
@@ -531,7 +531,7 @@ class Client:
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
         if self.coming is not None:
-            self.names, self.coming = self.coming, None
+            self.names, self.coming, self.means = self.coming, None, None
         self.context = members_context(self.epoch, self.attempt, announcement)
         self.phase, self.pending, self.members = Phase.GREETING, (), members
         known = {n for n, hello in self.wire.peers.items() if members.get(n) == hello.incarnation}
@@ -577,6 +577,8 @@ class Client:
         order = np.argsort(rows)
         self.tags, self.rows = tags, rows[order].astype(np.int64)
         self.names = tuple(self.names[i] for i in order)
+        if self.means is not None:
+            self.means = self.means[order]
         self.context = self.union_context = union_context(self.context, tags)
         self._shape = self._entities = self._given = None
         self._begin_query()
@@ -801,7 +803,7 @@ class Client:
         self._keep(rows, span, answering)
         self._blame(wrong)
         if header.chunk + 1 == header.chunks:
-            self._leave_round()
+            self._leave_round(finished=True)
 
     def _keep(self, rows: NDArray[np.float64], span: slice, answering: tuple[int, ...]) -> None:
         """Check what can be checked, and keep the means of our own entities."""
@@ -839,7 +841,6 @@ class Client:
         if self.phase not in (Phase.SHARE, Phase.ANSWER):
             raise FaultyPeer(SERVER, f"gives up a round in the phase '{self.phase}'")
         self.failure = bytes(opened.payload).decode(errors="replace")
-        self.means = None
         self._leave_round()
 
     # ------------------------------------------------------------------------------------------------------ sending

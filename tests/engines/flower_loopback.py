@@ -141,6 +141,12 @@ class Deployment:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
+    def kill_app(self, command: str) -> None:
+        """SIGKILL what the SuperLink started for a run."""
+        for pid in family(self.processes["superlink"].pid):
+            if command in Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(pid, signal.SIGKILL)
+
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0

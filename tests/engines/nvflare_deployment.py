@@ -70,30 +70,41 @@ class Deployment:
     @contextlib.contextmanager
     def running(self) -> Iterator[Deployment]:
         """The server and the clients, as their start scripts run them."""
-        env = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
         try:
             for name in ("localhost", *self.sites):
-                command: list[Path | str] = [self.kits / name / "startup" / "sub_start.sh", "--once"]
-                with (self.folder / f"{name}.out").open("wb") as out:
-                    self._processes[name] = subprocess.Popen(  # noqa: S603
-                        command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env, start_new_session=True
-                    )
+                self.start(name)
             self.env = ProdEnv(str(self.kits / ADMIN), login_timeout=60.0, username=ADMIN)
             yield self
         finally:
-            self._stop()
+            for name in list(self._processes):
+                self.kill(name)
 
-    def _stop(self) -> None:
-        for process in self._processes.values():
-            family = psutil.Process(process.pid).children(recursive=True)
-            for each in (process, *family):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each.pid, signal.SIGKILL)
-            process.wait()
+    def start(self, name: str) -> None:
+        """Start the process of a kit."""
+        env = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        command: list[Path | str] = [self.kits / name / "startup" / "sub_start.sh", "--once"]
+        with (self.folder / f"{name}.out").open("ab") as out:
+            self._processes[name] = subprocess.Popen(  # noqa: S603
+                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env, start_new_session=True
+            )
+
+    def kill(self, name: str) -> None:
+        """SIGKILL the process of a kit and all that it started, at once."""
+        process = self._processes.pop(name)
+        for each in (process, *psutil.Process(process.pid).children(recursive=True)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+        process.wait()
 
     def pid(self, name: str) -> int:
         """The process of a kit."""
         return self._processes[name].pid
+
+    def job_process(self, name: str, job: Any) -> psutil.Process:
+        """The process of a job at a site."""
+        family = psutil.Process(self.pid(name)).children(recursive=True)
+        (process,) = [each for each in family if job.get_job_id() in " ".join(each.cmdline())]
+        return process
 
     def output(self, name: str) -> str:
         """What the process of a kit printed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +24,50 @@ class Sites:
 
     folder: Path
     params: Params
-    deaths: Mapping[int, Sequence[Sequence[object]]] = field(default_factory=dict)
-    """By client: see `trial.participant`."""
+    scenes: Sequence[Sequence[trial.Fault]] = ()
     seconds: float = 0.0
     """The time that training takes."""
+    late: float = 0.0
+    """The time after which what is late comes."""
     entities: int = 30
+    retrieval: str = "reciprocal"
 
     def __post_init__(self) -> None:
         self.names = tuple(f"site-{n + 1}" for n in range(self.params.clients))
         self._sites: dict[str, dict[str, str]] = {}
         self._arguments: dict[str, dict[str, object]] = {}
-        identities = {name: Identity.generate() for name in (*self.names, "server")}
-        for name, identity in identities.items():
+        self.identities = {name: Identity.generate() for name in (*self.names, "server")}
+        for name, identity in self.identities.items():
             (self.folder / name).mkdir(parents=True)
             write_identity(identity, self.folder / name / "identity.pem")
             shutil.copy(trial.__file__, self.folder / name)
-        roster = Roster(tuple(identities[n].public for n in self.names), identities["server"].public, self.names)
-        write_session(Session(self.params, roster), self.folder / "federation.json")
+        self.agree("federation.json", self.params)
         self.write("server")
         for n, name in enumerate(self.names):
             options: dict[str, object] = {"number": n, "entities": self.entities, "dim": self.params.dim}
-            options |= {"record": str(self.folder / name / "record"), "die": self.deaths.get(n, [])}
-            self._arguments[name] = options | {"seconds": self.seconds}
+            options |= {"folder": str(self.folder / name), "scenes": self.scenes, "seconds": self.seconds}
+            self._arguments[name] = options | {"late": self.late}
             self.write(name, participant="trial:participant")
+
+    def agree(self, file: str, params: Params, **other: bytes) -> None:
+        """A federation file; `other`: public keys that are not those of the sites."""
+        keys = {name: other.get(name.replace("-", "_"), each.public) for name, each in self.identities.items()}
+        roster = Roster(tuple(keys[name] for name in self.names), keys["server"], self.names)
+        write_session(Session(params, roster, self.retrieval), self.folder / file)
+
+    def play(self, scenes: Sequence[Sequence[trial.Fault]]) -> None:
+        """All sites are as they were at first, and have these faults before them."""
+        self.scenes = scenes
+        for name in self.names:
+            self._arguments[name]["scenes"] = scenes
+            self.write(name, federation="../federation.json", identity="identity.pem")
 
     def argue(self, name: str, **more: object) -> None:
         """More arguments for a site's function."""
         self._arguments[name] |= more
         self.write(name)
 
-    def write(self, name: str, **more: str) -> None:
+    def write(self, name: str, /, **more: str) -> None:
         """A site's file; what is given is changed, the rest stays as it was."""
         files = {"federation": "../federation.json", "identity": "identity.pem", "state": "state", "log": "audit.jsonl"}
         site = self._sites.setdefault(name, {"name": name} | files)
@@ -63,34 +77,59 @@ class Sites:
             lines += ["[arguments]", *(f"{key} = {json.dumps(v)}" for key, v in self._arguments[name].items())]
         (self.folder / name / "site.toml").write_text("\n".join(lines) + "\n")
 
-    def log(self, name: str) -> list[dict[str, Any]]:
-        """The audit log of a party."""
-        return [json.loads(line) for line in (self.folder / name / "audit.jsonl").read_text().splitlines()]
+    def file(self, name: str) -> Path:
+        """A site's file."""
+        return self.folder / name / "site.toml"
+
+    def forget_the_past(self) -> None:
+        """What was written down so far does not count."""
+        for path in (*self.folder.glob("*/audit.jsonl"), *self.folder.glob("*/record"), *self.folder.glob("scene-*")):
+            path.unlink()
+
+    # --------------------------------------------------------------------------------------------- what came of it
+
+    def log(self, name: str, **what: object) -> list[dict[str, Any]]:
+        """Lines like this in the audit log of a party, but for a line that is being written."""
+        path = self.folder / name / "audit.jsonl"
+        text = path.read_text() if path.exists() else ""
+        lines = [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
+        return [line for line in lines if what.items() <= line.items()]
 
     def rounds(self) -> list[dict[str, Any]]:
         """The rounds that gave means: number, and who was there to the end."""
-        return [line for line in self.log("server") if line["event"] == "round"]
+        return self.log("server", event="round")
 
-    def lost(self) -> dict[str, str]:
-        """Whom the server lost, with the last reason."""
-        return {line["client"]: line["why"] for line in self.log("server") if line["event"] == "lost"}
+    def lost(self) -> list[tuple[str, str]]:
+        """Whom the server lost, and why."""
+        return [(line["client"], line["why"]) for line in self.log("server", event="lost")]
 
-    def check_means(self) -> int:
-        """Every mean that a client was given is numpy's mean over the contributors; how many tables were checked."""
-        rounds = [(line["number"], line["clients"]) for line in self.rounds()]
-        checked = 0
+    def scenes_left(self) -> list[str]:
+        """Faults that did not happen, and victims that did not come back."""
+        marks = [
+            f"scene-{i}-client-{client}-{what}"
+            for i, scene in enumerate(self.scenes) for client, _, _ in scene for what in ("done", "back")
+        ]  # fmt: skip
+        return [mark for mark in marks if not (self.folder / mark).exists()]
+
+    def check_means(self) -> None:
+        """Every mean that a client was given is numpy's over the contributors; and whoever was there was given them."""
+        log, rounds = self.log("server"), [(line["number"], line["clients"]) for line in self.rounds()]
+        given = set()
         for n, name in enumerate(self.names):
             for got in self._record(name):
-                if got["means"] is None:
-                    continue
-                number = max(r for r, there in rounds if n in there and (r < got["round"] or not got["round"]))
-                self._check(n, got["means"], number)
-                checked += 1
-        return checked
+                if got["means"] is not None:
+                    number = max(r for r, there in rounds if n in there and (r < got["round"] or not got["round"]))
+                    self._check(n, got["means"], number)
+                    given.add((n, number))
+        for i, line in enumerate(log):
+            if line["event"] == "round":
+                assert {n for n in line["clients"] if not _lost_next(log[i:], n)} <= {
+                    n for n, number in given if number == line["number"]
+                }, line
 
     def _check(self, n: int, means: Mapping[str, Sequence[float]], number: int) -> None:
-        shares = (line for line in self.log("server") if line["event"] == "accepted" and line["kind"] == "share")
-        who = {int(line["from"].split()[1]) for line in shares if line["round"] == number}
+        shares = self.log("server", event="accepted", kind="share", round=number)
+        who = {int(line["from"].split()[1]) for line in shares}
         tables = [self._contributed(v, number) for v in sorted(who)]
         assert set(means) == set(trial.names_of(n, self.entities))
         for entity, mean in means.items():
@@ -106,3 +145,9 @@ class Sites:
     def _record(self, name: str) -> list[dict[str, Any]]:
         path = self.folder / name / "record"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _lost_next(log: Sequence[Mapping[str, Any]], n: int) -> bool:
+    """Whether the next that the server heard of a client is that it is lost."""
+    who = f"client {n}"
+    return next((line["event"] == "lost" for line in log if who in (line.get("client"), line.get("from"))), False)

@@ -12,15 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cores import run
 from secea.engines.core import Core, CoreError
 from secea.engines.port import Order, Reply, Task
 from secea.messages import Buffer, Header
 from secea.params import Params
 from sites import Sites
+from trial import Fault
 
 HELLO = Order(Task.HELLO).to_bytes()
 HOLDER = """
 import sys, time
+from cores import run
 from secea.engines.core import Core
 from secea.engines.port import Order, Task
 core = Core(sys.argv[1])
@@ -33,6 +36,26 @@ time.sleep(60)
 @pytest.fixture
 def sites(tmp_path: Path) -> Sites:
     return Sites(tmp_path / "sites", Params(clients=3, dim=2, max_entities=30, max_union=40))
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        [(4, "secret", "before"), (2, "table", "after")],
+        [(4, "table", "before"), (2, "query", "after")],
+        [(4, "query", "before"), (2, "opening", "after")],
+    ],
+)
+def test_a_core_that_is_killed_in_the_set_up_comes_back_to_a_later_round(tmp_path: Path, scene: list[Fault]) -> None:
+    params = Params(clients=5, dim=2, dropouts=2, max_entities=20, max_union=30)
+    sites = Sites(tmp_path / "sites", params, [scene])
+    for name in sites.names:
+        sites.argue(name, first=0)
+    run(sites, 4)
+    assert not sites.scenes_left()
+    assert sites.rounds()[0]["clients"] == [0, 1, 3]
+    assert sites.rounds()[-1]["clients"] == [0, 1, 2, 3, 4]
+    sites.check_means()
 
 
 @pytest.fixture
@@ -60,7 +83,7 @@ def test_a_core_that_was_killed_between_orders_is_replaced_and_goes_on(core: Cor
 
 
 def test_a_core_that_dies_under_an_order_says_so_and_the_next_one_goes_on(sites: Sites, core: Core) -> None:
-    sites.argue("site-1", die=[["HELLO", 0, "after"]])
+    sites.argue("site-1", scenes=[[[0, "hello", "after"]]], first=0)
     with pytest.raises(CoreError, match="ended by SIGKILL"):
         core.obey(HELLO, 30)
     first = incarnation(core.obey(HELLO, 30))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
@@ -11,13 +13,16 @@ import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from flower_files import NAMES, PARAMS, Files, N
-from secea.engines import flower
+from secea.engines import flower, run
 from secea.engines.driver import Patience
 from secea.engines.port import Failure, Order, Reply, Task
 from secea.engines.site import Site
-from secea.errors import FederationError
+from secea.errors import FederationError, SnapshotError
+from secea.params import Params
+from sites import Sites
 
+N = 5
+PARAMS = Params(N, dim=4, dropouts=1, max_entities=20, max_union=30)
 QUICK = Patience(stage=2, training=0)
 
 
@@ -54,108 +59,156 @@ class Grid:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
+def sites(tmp_path: Path) -> Sites:
+    return Sites(tmp_path / "sites", PARAMS)
 
 
 @pytest.fixture
-def grid(files: Files) -> Grid:
-    return Grid({100 + n: files.site(n) for n in range(N)})
+def grid(sites: Sites) -> Grid:
+    return Grid({100 + n: sites.file(name) for n, name in enumerate(sites.names)})
 
 
-def serve(grid: Grid, files: Files, rounds: int) -> None:
-    flower.serve(cast(Any, grid), Site.read(files.server), rounds, QUICK)
+def serve(grid: Grid, sites: Sites, rounds: int) -> None:
+    site = Site.read(sites.file("server"))
+    run.serve(site, flower.FlowerPort(cast(Any, grid), sites.names), rounds, QUICK, logging.getLogger())
 
 
-def called(grid: Grid, clients: Iterable[int]) -> dict[int, Reply | Failure]:
-    port = flower.FlowerPort(cast(Any, grid), NAMES)
+def called(grid: Grid, sites: Sites, clients: Iterable[int]) -> dict[int, Reply | Failure]:
+    port = flower.FlowerPort(cast(Any, grid), sites.names)
     return dict(port.exchange(dict.fromkeys(clients, Task.HELLO), 0, dict, 1))
 
 
-def test_five_clients_get_the_means_of_numpy(grid: Grid, files: Files) -> None:
-    serve(grid, files, 3)
-    for number, when in ((1, "before-2"), (2, "before-3"), (3, "last")):
-        files.check(range(N), when, range(N), number)
-    assert not list(files.folder.glob("*/state"))
+def contributors(sites: Sites) -> list[list[int]]:
+    """Whose shares were in, for each round that gave means."""
+    shares = sites.log("server", event="accepted", kind="share")
+    return [
+        sorted({int(line["from"].split()[1]) for line in shares if line["round"] == end["number"]})
+        for end in sites.rounds()
+    ]
+
+
+def test_five_clients_get_the_means_of_numpy(grid: Grid, sites: Sites) -> None:
+    serve(grid, sites, 3)
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 3
+    sites.check_means()
+    assert not list(sites.folder.glob("*/state*"))
 
 
 @pytest.mark.parametrize("stage", range(12))
-def test_a_node_that_is_lost_in_any_stage_costs_the_others_nothing(grid: Grid, files: Files, stage: int) -> None:
+def test_a_node_that_is_lost_in_any_stage_costs_the_others_nothing(grid: Grid, sites: Sites, stage: int) -> None:
     stages = count()
     grid.fails = lambda node, order: node == 103 and next(stages) == stage
-    serve(grid, files, 3)
-    others = {0, 1, 2, 4}
-    number = 4 if stage in (6, 8) else 3  # lost while it shares: that round is begun again, with the same tables
-    files.check(others, "last", range(N) if stage == 11 else others, number)
-    if stage in (7, 9):  # its shares were in: they count, though it never answers
-        files.check(others, "before-2" if stage == 7 else "before-3", range(N), 1 if stage == 7 else 2)
+    serve(grid, sites, 3)
+    sites.check_means()
+    others = [0, 1, 2, 4]
+    assert [line["clients"] for line in sites.rounds()][-1] == (list(range(N)) if stage == 12 else others)
+    number = {7: 0, 9: 1, 11: 2}.get(stage)  # its shares were in: they count, though it never answers
+    if number is not None:
+        assert contributors(sites)[number] == list(range(N))
 
 
-def test_a_node_that_is_back_takes_part_in_the_next_round_but_one(grid: Grid, files: Files) -> None:
+def test_a_node_that_is_back_takes_part_in_the_next_round_but_one(grid: Grid, sites: Sites) -> None:
     def fails(node: int, order: Order) -> bool:
         if order.task is Task.ROUND and order.round == 3:
             grid.online.add(104)
         return node == 104 and order.task is Task.ROUND and order.round == 2
 
     grid.fails = fails
-    serve(grid, files, 5)
-    assert files.heard(event="lost", client="client 4", why="error 5: Node Unavailable")
-    files.check(range(N), "last", range(N), 6)  # round 2 was begun again, as round 3
+    serve(grid, sites, 5)
+    assert sites.lost() == [("client 4", "error 5: Node Unavailable")]
+    assert sites.rounds()[-1]["clients"] == list(range(N))
+    sites.check_means()
 
 
-def test_a_run_that_broke_off_is_taken_up_again(grid: Grid, files: Files) -> None:
-    class Crash(Exception):
-        pass
+class Crash(Exception):
+    """The end of a ServerApp."""
 
+
+def crash(node: int, order: Order) -> bool:
+    if node == 102 and order.task is Task.STEP and order.round == 2:
+        raise Crash
+    return False
+
+
+def test_a_run_that_broke_off_is_taken_up_again(grid: Grid, sites: Sites) -> None:
+    grid.fails = crash
+    with pytest.raises(Crash):
+        serve(grid, sites, 3)
+    serve(Grid(grid.sites), sites, 3)
+    assert len(sites.rounds()) == 3
+    sites.check_means()
+
+
+def test_a_server_that_lost_its_state_begins_anew_and_so_do_the_clients(grid: Grid, sites: Sites) -> None:
+    grid.fails = crash
+    with pytest.raises(Crash):
+        serve(grid, sites, 3)
+    shutil.rmtree(sites.folder / "server" / "state")
+    sites.forget_the_past()
+    serve(Grid(grid.sites), sites, 2)
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 2
+    sites.check_means()
+
+
+def test_a_client_that_was_away_when_a_run_ended_takes_part_in_the_next_one(grid: Grid, sites: Sites) -> None:
+    grid.fails = lambda node, order: node == 104 and order.task is Task.STEP and order.round == 1
+    serve(grid, sites, 2)
+    assert [path.parent.name for path in sites.folder.glob("*/state")] == ["site-5"]
+    sites.forget_the_past()
+    serve(Grid(grid.sites), sites, 4)
+    assert sites.rounds()[-1]["clients"] == list(range(N))
+    sites.check_means()
+    assert not list(sites.folder.glob("*/state*"))
+
+
+def test_two_runs_at_once_are_refused(grid: Grid, sites: Sites) -> None:
     def fails(node: int, order: Order) -> bool:
-        if node == 102 and order.task is Task.STEP and order.round == 2:
-            raise Crash
+        if order.task is Task.ROUND:
+            with pytest.raises(SnapshotError, match="one run at a time"):
+                serve(Grid(grid.sites), sites, 1)
         return False
 
     grid.fails = fails
-    with pytest.raises(Crash):
-        serve(grid, files, 3)
-    again = Grid(grid.sites)
-    serve(again, files, 3)
-    files.check(range(N), "last", range(N), 3)
+    serve(grid, sites, 1)
+    sites.check_means()
 
 
-def test_a_client_is_known_by_what_its_node_says_and_not_by_its_number(files: Files) -> None:
-    grid = Grid({7: files.site(3), 1: files.site(0)})
-    replies = called(grid, [0, 3])
+def test_a_client_is_known_by_what_its_node_says_and_not_by_its_number(sites: Sites) -> None:
+    grid = Grid({7: sites.file("site-4"), 1: sites.file("site-1")})
+    replies = called(grid, sites, [0, 3])
     assert all(isinstance(reply, Reply) and not reply.fault for reply in replies.values())
 
 
-def test_two_nodes_with_one_name_are_an_error_that_names_both(files: Files) -> None:
-    grid = Grid({7: files.site(3), 8: files.site(3)})
-    with pytest.raises(FederationError, match="nodes 7 and 8 both say that they are 'site-3'"):
-        called(grid, [0, 3])
+def test_two_nodes_with_one_name_are_an_error_that_names_both(sites: Sites) -> None:
+    grid = Grid({7: sites.file("site-4"), 8: sites.file("site-4")})
+    with pytest.raises(FederationError, match="nodes 7 and 8 both say that they are 'site-4'"):
+        called(grid, sites, [0, 3])
 
 
-def test_who_is_not_in_the_federation_file_is_reported_with_what_it_said(files: Files) -> None:
-    files.describe(3, name="elsewhere")
-    replies = called(Grid({7: files.site(3)}), [3])
+def test_who_is_not_in_the_federation_file_is_reported_with_what_it_said(sites: Sites) -> None:
+    sites.write("site-4", name="elsewhere")
+    replies = called(Grid({7: sites.file("site-4")}), sites, [3])
     assert isinstance(replies[3], Failure)
-    assert replies[3].reason.startswith("no node said in 1 s that it is 'site-3'; node 7: 'elsewhere' is not in")
+    assert replies[3].reason.startswith("no node said in 1 s that it is 'site-4'; node 7: 'elsewhere' is not in")
 
 
-def test_a_node_that_sends_something_else_is_a_failure_of_that_node(grid: Grid) -> None:
+def test_a_node_that_sends_something_else_is_a_failure_of_that_node(grid: Grid, sites: Sites) -> None:
     reply = grid.reply
     grid.reply = lambda message: (  # type: ignore[method-assign]
         Message(RecordDict(), reply_to=message) if message.metadata.dst_node_id == 101 else reply(message)
     )
-    replies = called(grid, range(N))
+    replies = called(grid, sites, range(N))
     assert isinstance(replies[0], Reply)
     assert isinstance(replies[1], Failure)
 
 
-def test_no_exchange_lasts_longer_than_its_timeout(grid: Grid) -> None:
+def test_no_exchange_lasts_longer_than_its_timeout(grid: Grid, sites: Sites) -> None:
     grid.pull_messages = lambda numbers: []  # type: ignore[method-assign]
-    assert all(isinstance(reply, Failure) for reply in called(grid, range(N)).values())
+    assert all(isinstance(reply, Failure) for reply in called(grid, sites, range(N)).values())
 
 
-def test_too_few_clients_end_the_run_with_the_names_of_those_who_are_missing(grid: Grid, files: Files) -> None:
+def test_too_few_clients_end_the_run_with_the_names_of_those_who_are_missing(grid: Grid, sites: Sites) -> None:
     assert PARAMS.need == 3
     grid.online = {100, 101}
-    with pytest.raises(FederationError, match=r"site-4 \(client 4\): no node said in 2 s that it is 'site-4'"):
-        serve(grid, files, 1)
+    with pytest.raises(FederationError, match=r"site-5 \(client 4\): no node said in 2 s that it is 'site-5'"):
+        serve(grid, sites, 1)

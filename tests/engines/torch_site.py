@@ -1,4 +1,4 @@
-"""PyTorch models as the users' modules of the engines' tests: their rows are what `trial` and `flower_site` ask for."""
+"""PyTorch models as the user's module of the engines' tests: their rows are what `trial` asks for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from secea.adapters import participant
+import trial
+from secea import adapters
 from secea.adapters.torch import Checkpoint, TorchRows
 from secea.engines.host import Participant
 from secea.table import as_table
@@ -37,16 +38,10 @@ def modelled(inner: Participant, dim: int, path: Path) -> Participant:
         model.items.weight.copy_(torch.from_numpy(given.matrix))
         model.trainings += 1
 
-    return participant(rows, train, lambda: inner.done(rows.table()), keep=Checkpoint(path, model=model))
+    return adapters.participant(rows, train, lambda: inner.done(rows.table()), keep=Checkpoint(path, model=model))
 
 
-def nvflare(**arguments: Any) -> Participant:
-    import trial
-
-    return modelled(trial.participant(**arguments), arguments["dim"], Path(arguments["record"]).with_name("model.pt"))
-
-
-def flower(client: int, folder: str) -> Participant:
-    import flower_site
-
-    return modelled(flower_site.participant(client, folder), flower_site.DIM, Path(folder) / f"model-{client}.pt")
+def participant(**arguments: Any) -> Participant:
+    """What the site's file names."""
+    inner = trial.participant(**arguments)
+    return modelled(inner, arguments["dim"], Path(arguments["folder"]) / "model.pt")

@@ -6,7 +6,6 @@ passes bytes through unchanged, and kills a core that hangs. A new core goes on 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import socket
@@ -14,14 +13,14 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
 from secea.engines.host import Host, told
 from secea.engines.port import Order
-from secea.engines.site import Site
+from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SERVER, SecEAError
 from secea.messages import Buffer
 
@@ -147,26 +146,23 @@ def _listen(channel: socket.socket, orders: SimpleQueue[bytearray]) -> None:
     os._exit(0)
 
 
-def _serve(channel: socket.socket, site: Path) -> None:
+def _serve(channel: socket.socket, path: Path) -> None:
     orders: SimpleQueue[bytearray] = SimpleQueue()
     threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
     host: Host | None = None
-    while True:
-        order = Order.parse(orders.get(), SERVER)
-        try:
-            host = host or _host(Site.read(site))
-            reply = host.obey(order).to_bytes()
-        except Exception as error:  # the user's code may raise anything; a new core goes on from the saved state
-            _send(channel, told(error).encode(), good=False)
-            raise
-        _send(channel, reply)
-
-
-def _host(site: Site) -> Host:
-    """The site's client, alone with its state: a core that was left behind may still be about to end."""
-    lock = os.open(site.state.with_name(f"{site.state.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends
-    return site.host()
+    with ExitStack() as alone:
+        while True:
+            order = Order.parse(orders.get(), SERVER)
+            try:
+                if host is None:
+                    site = Site.read(path)
+                    alone.enter_context(site.store.held(BUSY_SECONDS))
+                    host = site.host()
+                reply = host.obey(order).to_bytes()
+            except Exception as error:  # the user's code may raise anything; a new core goes on from the saved state
+                _send(channel, told(error).encode(), good=False)
+                raise
+            _send(channel, reply)
 
 
 def main(site: str, descriptor: str) -> None:

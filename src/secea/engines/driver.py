@@ -62,12 +62,12 @@ class Driver:
 
     def setup(self) -> None:
         """Hellos, union, queries and weights, with everyone who replies."""
-        if self.server.phase is Phase.GREETING:
-            self._call(self._everyone)
-            self._new_epoch()
-        else:  # a server that was restored: the clients are where they were
-            self.present = set(self.server.members)
-            with self._given_up_on_error():
+        with self._given_up_on_error():
+            if self.server.phase is Phase.GREETING:
+                self._call(self._everyone)
+                self._new_epoch()
+            else:  # a server that was restored: the clients are where they were
+                self.present = set(self.server.members)
                 self._get_ready()
 
     def expect(self, clients: Iterable[int]) -> None:
@@ -135,14 +135,14 @@ class Driver:
             self._new_epoch()
         self._until_ready()
         while self.server.session.form.weighted and (self._behind or self.present != set(self.server.contributors)):
-            self._behind = set()
+            self._behind, self._missed = set(), set()
             self.server.begin_weights(self.present)
             self._keep()
             self._until_ready()
 
     def _new_epoch(self) -> None:
         """Everything is set up anew, for all who reply."""
-        self._outside, self._behind = set(), set()
+        self._outside, self._behind, self._missed = set(), set(), set()
         self.server.begin_epoch(self.present)
         self._keep()
         self._until_ready()

@@ -27,11 +27,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from secea.engines.driver import Driver, Patience
+from secea.engines.driver import Patience
 from secea.engines.host import told
 from secea.engines.log import Log
 from secea.engines.port import Failure, Order, Reply, Task, orders
-from secea.engines.site import Site
+from secea.engines.run import serve
+from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SERVER, FederationError, ParamsError, ProtocolError
 from secea.messages import Buffer
 
@@ -85,6 +86,8 @@ class FlowerPort:
         self._nodes: dict[int, int] = {}  # client: node
         self._calls: dict[str, int] = {}  # calls on their way, in this exchange or an earlier one, and to which node
         self._nameless: dict[int, str] = {}  # what nodes said that are no client
+        self.sent = self.received = 0
+        """Bytes of orders and of replies."""
 
     def exchange(
         self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
@@ -115,7 +118,9 @@ class FlowerPort:
     def _push(self, order: Order, node: int, deadline: float) -> str:
         """Send an order: its number; or nothing, where the SuperLink has no such node any more."""
         ttl = max(deadline - time.monotonic(), 1.0)
-        message = Message(_packed(order.to_bytes()), node, f"query.{_ACTION}", ttl=ttl)
+        data = order.to_bytes()
+        self.sent += len(data)
+        message = Message(_packed(data), node, f"query.{_ACTION}", ttl=ttl)
         return "".join(number or "" for number in self._grid.push_messages([message]))
 
     def _give(self, now: _Exchange, n: int) -> None:
@@ -180,6 +185,7 @@ class FlowerPort:
             return Failure(f"error {message.error.code}: {message.error.reason}"), ""
         try:
             data, name = _unpacked(message.content)
+            self.received += len(data)
             return Reply.parse(data, n), name
         except ProtocolError as error:
             return Failure(error.fault), ""
@@ -189,35 +195,6 @@ class FlowerPort:
             return f"no reply in {timeout:.0f} s"
         others = "".join(f"; node {node}: {why}" for node, why in self._nameless.items())
         return f"no node said in {timeout:.0f} s that it is {self._names[n]!r}{others}"
-
-
-def serve(grid: Grid, site: Site, rounds: int, patience: Patience | None = None) -> Driver:
-    """The server: set-up, so many rounds, and the end. Its state is kept: a run that broke off is taken up again."""
-    names, store, log = site.session.roster.names, site.store, Log(site.log)
-    driver = Driver(
-        site.server(),
-        FlowerPort(grid, names),
-        patience=patience or Patience(stage=STAGE_SECONDS),
-        save=lambda state: store.save("server", state),
-        log=log,
-    )
-    finished, before = int(store.load("rounds") or 0), driver.server.done
-    try:
-        driver.setup()
-        finished += driver.server.done != before  # the round that an earlier run had begun
-        while finished < rounds:
-            driver.round()
-            finished += 1
-            store.save("rounds", b"%d" % finished)
-            _log.info("round %d of %d: %s", finished, rounds, ", ".join(names[n] for n in sorted(driver.present)))
-            for n, why in driver.failures.items():
-                _log.warning("%s (client %d) did not take part: %s", names[n], n, why)
-        driver.finish()
-    except FederationError as error:
-        lost = "".join(f"; {names[n]} (client {n}): {why}" for n, why in driver.failures.items())
-        raise FederationError(f"{error}{lost}") from None
-    store.remove()
-    return driver
 
 
 def serve_run(grid: Grid, context: Context) -> None:
@@ -230,7 +207,8 @@ def serve_run(grid: Grid, context: Context) -> None:
         stage=float(config.get("stage-seconds", STAGE_SECONDS)),
         training=float(config.get("training-seconds", Patience.training)),
     )
-    serve(grid, Site.read(path), int(config["rounds"]), patience)
+    site = Site.read(path)
+    serve(site, FlowerPort(grid, site.session.roster.names), int(config["rounds"]), patience, _log)
 
 
 server = ServerApp()
@@ -255,7 +233,8 @@ def obey(message: Message, context: Context) -> Message:
         site = _site_of(context)
         name, log = site.name, Log(site.log)
         data, _ = _unpacked(message.content)
-        reply = site.host().obey(Order.parse(data, SERVER))
+        with site.store.held(BUSY_SECONDS):
+            reply = site.host().obey(Order.parse(data, SERVER))
     except Exception as error:  # the user's code may raise anything, and Flower would send its text to the server
         log.noted("stopped", why=f"{type(error).__name__}: {error}")
         reply = Reply(0, 0, 0, fault=told(error))

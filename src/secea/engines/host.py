@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from secea import snapshot
 from secea.client import Client
 from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
-from secea.errors import CallError, ParamsError, ProtocolError, SecEAError, SnapshotError, Stale, party
+from secea.errors import SERVER, CallError, ParamsError, ProtocolError, SecEAError, SnapshotError, Stale, party
 from secea.keys import Identity
-from secea.messages import Buffer
+from secea.messages import Buffer, Header, Kind
 from secea.session import Session
 from secea.table import Table, TableLike, as_table, canonical_names
+
+BEGINS_ANEW: Final = "it begins anew, as the server does"
 
 
 def _nothing(means: Table | None) -> None:
@@ -87,6 +90,8 @@ class Host:
     def obey(self, order: Order) -> Reply:
         """Take the messages, do the task, save, and only then say what is to be sent."""
         try:
+            if self._forgets(order.messages):
+                return reply(self.client, [], BEGINS_ANEW)
             self._take(order.messages)
             if order.task is Task.ROUND:
                 self._begin(order.round)
@@ -104,6 +109,30 @@ class Host:
             messages = [self.client.wire.hello_message()]
         self._log.sent(messages)
         return reply(self.client, messages)
+
+    def _forgets(self, messages: list[Buffer]) -> bool:
+        """Whether the server has begun anew, without its state: then so does this client, at its next hello.
+
+        What it had would make it refuse the new server's epochs as past. Nothing that was drawn is used again: a
+        new client has new keys.
+        """
+        known = self.client.wire.peers.get(SERVER)
+        for message in messages:
+            header = Header.parse(message, SERVER)
+            if header.kind is not Kind.HELLO or header.sender != SERVER:
+                continue
+            if known is None or header.salt == known.incarnation:
+                return False
+            names, old = self._participant.names(), self.client
+            client = Client(self._session, old.number, self._identity, names, paillier=old.paillier)
+            client.receive(message)  # refused unless it is signed by the roster's server
+            self.client, self._table = client, None
+            if self._store:
+                self._store.forget("table")
+            self._save()
+            self._log.noted("forgot", why=BEGINS_ANEW)
+            return True
+        return False
 
     def _take(self, messages: list[Buffer]) -> None:
         seen = len(self.client.faults)

@@ -12,11 +12,9 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +22,9 @@ from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.collab import CollabCallError, CollabRecipe, collab
 
 from secea.engines.core import Core, CoreError
-from secea.engines.driver import Driver, Patience
-from secea.engines.log import Log
+from secea.engines.driver import Patience
 from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ParamsError, ProtocolError
 from secea.messages import Buffer
@@ -191,25 +189,8 @@ class Conductor:
     def run(self) -> None:
         """What NVFlare calls."""
         site = Site.read(site_file("server", collab.workspace.get_root_dir()))
-        names, store, log = site.session.roster.names, site.store, Log(site.log)
-        port = CollabPort(names, {proxy.name: proxy for proxy in collab.clients})
-        patience = Patience(self.stage, self.bytes_per_second, self.training)
-        driver = Driver(site.server(), port, patience=patience, save=partial(store.save, "server"), log=log)
-        completed, started = int(store.load("rounds") or 0), time.monotonic()
-        driver.setup()
-        while True:
-            seconds, started = time.monotonic() - started, time.monotonic()
-            lost = {names[n]: why for n, why in driver.failures.items()}
-            costs = {"seconds": round(seconds, 3), "sent": port.sent, "received": port.received}
-            log.noted("progress", rounds=completed, **costs, lost=lost)
-            _logger.info("secea: %s of %s rounds; %s; lost: %s", completed, self.rounds, costs, lost)
-            if completed >= self.rounds:
-                break
-            driver.round()
-            completed += 1
-            store.save("rounds", b"%d" % completed)
-        driver.finish()
-        store.remove()
+        port = CollabPort(site.session.roster.names, {proxy.name: proxy for proxy in collab.clients})
+        serve(site, port, self.rounds, Patience(self.stage, self.bytes_per_second, self.training), _logger)
 
 
 class _Recipe(CollabRecipe):

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from secea.engines.files import read_identity, read_session
 from secea.engines.host import Host, Participant
@@ -34,6 +34,9 @@ from secea.server import Server
 from secea.session import Session
 
 _PATHS = ("federation", "identity", "state", "log")
+
+BUSY_SECONDS: Final = 30.0
+"""How long a client waits for an earlier process of its site, which may be about to end."""
 
 
 @dataclass(frozen=True)

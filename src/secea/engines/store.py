@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secea.errors import SnapshotError
-from secea.keys import Identity, expand
+from secea.keys import Identity, digest, expand
 from secea.messages import TAG_BYTES
 from secea.randomness import Entropy
 
@@ -20,23 +22,58 @@ _MAGIC: Final = b"secea state 1\n"
 _NONCE_BYTES: Final = 12
 _PREFIX_BYTES: Final = 8
 _PART_BYTES: Final = 1 << 24
+_LOOK_SECONDS: Final = 0.05
 
 
 class Store:
-    """Named pieces of state in a directory, sealed under a key that comes from the party's identity."""
+    """Named pieces of state in a directory, sealed under a key that comes from the party's identity.
+
+    What an earlier session left behind, or the same party under an earlier key, is not seen, and goes with time.
+    """
 
     def __init__(self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom) -> None:
         self.folder, self._entropy = Path(folder), entropy
         self._cipher = AESGCM(expand(identity.secret, "storage"))
         self._session = session
+        self._owner = digest(b"state", session, identity.public).hex()
+        self._make_folder()
+
+    def _make_folder(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.chmod(0o700)
         except OSError as error:
             raise SnapshotError(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
 
+    @contextlib.contextmanager
+    def held(self, patience: float) -> Iterator[None]:
+        """No other process uses this state meanwhile; a `SnapshotError` if one still does after so many seconds."""
+        end = time.monotonic() + patience
+        while not (lock := self._lock()):
+            if time.monotonic() > end:
+                raise SnapshotError(f"another process uses the state in {self.folder}: one run at a time")
+            time.sleep(_LOOK_SECONDS)
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def _lock(self) -> int:
+        """A descriptor of the folder, locked until it is closed or this process ends; 0 if another has it."""
+        self._make_folder()
+        with contextlib.suppress(FileNotFoundError):  # removed by another, before we came to lock it
+            descriptor = os.open(self.folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), self.folder.stat()):
+                    return descriptor
+            except BlockingIOError:
+                pass
+            os.close(descriptor)
+        return 0
+
     def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.state"
+        return self.folder / f"{name}.{self._owner}.state"
 
     def save(self, name: str, data: bytes) -> None:
         """Replace a piece of state: after a crash at any point either the old or the new one is there, whole."""
@@ -50,6 +87,8 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self._path(name))
+            for other in set(self.folder.glob(f"{name}.*.state")) - {self._path(name)}:
+                other.unlink(missing_ok=True)
             self._sync_folder()
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -76,9 +115,7 @@ class Store:
         try:
             return b"".join(self._opened(name, memoryview(data)))
         except InvalidTag:
-            raise SnapshotError(
-                f"{self._path(name).name} in {self.folder} is damaged, or of another identity or session"
-            ) from None
+            raise SnapshotError(f"{self._path(name)} is damaged; without it this party begins anew") from None
 
     def _opened(self, name: str, data: memoryview) -> Iterator[bytes]:
         start, step = len(_MAGIC) + _PREFIX_BYTES, _PART_BYTES + TAG_BYTES
@@ -90,6 +127,10 @@ class Store:
             if bytes(magic) != _MAGIC or len(nonce) != _NONCE_BYTES or len(part) < TAG_BYTES:
                 raise InvalidTag
             yield self._cipher.decrypt(nonce, part, self._label(name, last=i + 1 == count))
+
+    def forget(self, name: str) -> None:
+        """A piece of state is no more."""
+        self._path(name).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """It is over: nothing is left."""

@@ -1,0 +1,87 @@
+"""The server's side of a run, whatever engine carries it: set-up, so many rounds, and the end.
+
+Its state is kept until then, so a run that broke off is taken up by the next one that asks for as many rounds.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import Protocol
+
+from secea.engines.driver import Driver, Patience
+from secea.engines.log import Log
+from secea.engines.port import Port
+from secea.engines.site import Site
+from secea.engines.store import Store
+from secea.errors import FederationError
+
+
+class CountingPort(Port, Protocol):
+    """A port that counts the bytes of orders and of replies."""
+
+    sent: int
+    received: int
+
+
+def serve(site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger) -> Driver:
+    """Run so many rounds for this site, the server's. One run at a time: it holds the site's state."""
+    with site.store.held(0):
+        return _Run(site, port, rounds, patience, logger).all()
+
+
+class _Run:
+    def __init__(self, site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger) -> None:
+        self._names, self._store, self._log = site.session.roster.names, site.store, Log(site.log)
+        self._port, self._rounds, self._logger = port, rounds, logger
+        save = partial(self._store.save, "server")
+        self._driver = Driver(site.server(), port, patience=patience, save=save, log=self._log)
+        self._finished, self._last = _counted(self._store)
+        self._started = time.monotonic()
+
+    def all(self) -> Driver:
+        """What is left of the run."""
+        driver = self._driver
+        try:
+            self._set_up()
+            self._progress()
+            while self._finished < self._rounds:
+                driver.round()
+                self._progress()
+            driver.finish()
+        except FederationError as error:
+            lost = "".join(f"; {self._names[n]} (client {n}): {why}" for n, why in sorted(driver.failures.items()))
+            self._log.noted("failed", why=f"{error}{lost}")
+            raise FederationError(f"{error}{lost}") from None
+        self._store.remove()
+        return driver
+
+    def _set_up(self) -> None:
+        """A set-up that failed is tried once more, as part of the first round.
+
+        A client that lost its state, or forgets it because the server did, says so when it is called again.
+        """
+        try:
+            self._driver.setup()
+        except FederationError as error:
+            self._logger.warning("secea: set-up: %s; once more", error)
+            self._driver.round()
+
+    def _progress(self) -> None:
+        """After the set-up and after each round: count, and say what it cost and who is lost."""
+        done = self._driver.server.done
+        if done != self._last:  # else it was the set-up alone; a round that an earlier run had begun ends in it
+            self._finished, self._last = self._finished + 1, done
+            self._store.save("rounds", b"%d %d" % (self._finished, done))
+        seconds, self._started = time.monotonic() - self._started, time.monotonic()
+        lost = {self._names[n]: why for n, why in self._driver.failures.items()}
+        costs = {"seconds": round(seconds, 3), "sent": self._port.sent, "received": self._port.received}
+        self._log.noted("progress", rounds=self._finished, **costs, lost=lost)
+        self._logger.info("secea: %s of %s rounds; %s; lost: %s", self._finished, self._rounds, costs, lost)
+
+
+def _counted(store: Store) -> tuple[int, int]:
+    """How many rounds an earlier run finished, and the number of the last one: some numbers give no means."""
+    finished, last = (store.load("rounds") or b"0 0").split()
+    return int(finished), int(last)

@@ -1,0 +1,116 @@
+"""Who is who: keys that change, keys that are revoked, and what a server cannot talk the clients into."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cores import PATIENCE, cores, run
+from secea.engines.driver import Driver
+from secea.engines.files import read_session, write_identity, write_session
+from secea.engines.port import Reply, Task
+from secea.engines.site import Site
+from secea.errors import FaultyPeer, FederationError, ProtocolError
+from secea.keys import Identity, Roster
+from secea.params import Params
+from secea.server import Server
+from secea.session import Session
+from sites import Sites
+
+PARAMS = Params(4, dim=2, max_entities=20, max_union=30)
+EVERYONE = [0, 1, 2, 3]
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Sites:
+    return Sites(tmp_path / "sites", PARAMS)
+
+
+def rotate(sites: Sites, name: str) -> None:
+    """A party makes a new key, and everybody gets a federation file with it."""
+    sites.identities[name] = Identity.generate()
+    write_identity(sites.identities[name], sites.folder / name / "new.pem")
+    sites.agree("federation.json", sites.params)
+
+
+@pytest.mark.parametrize("name", ["site-2", "server"])
+def test_after_a_rotation_the_new_key_counts_and_the_old_one_is_refused_by_name(sites: Sites, name: str) -> None:
+    with cores(sites) as port:  # a run that is not over: there is state of the old session everywhere
+        site = Site.read(sites.file("server"))
+        Driver(site.server(), port, patience=PATIENCE, save=lambda data: site.store.save("server", data)).setup()
+    rotate(sites, name)
+    if name == "server":
+        with pytest.raises(FederationError, match="the identity is not the one that the roster pins for the server"):
+            run(sites, 1)
+    else:
+        assert run(sites, 1).failures == {1: "the identity is not the one that the roster pins for client 1"}
+        sites.argue(name, claims=sites.identities[name].public.hex())  # it does not look at the roster itself
+        assert run(sites, 1).failures == {1: "client 1: hello is not signed by the identity that the roster pins"}
+        assert [line["clients"] for line in sites.rounds()] == [[0, 2, 3]] * 2
+        sites.argue(name, claims="")
+        sites.forget_the_past()
+    sites.write(name, identity="new.pem")
+    run(sites, 2)
+    assert [line["clients"] for line in sites.rounds()] == [EVERYONE] * 2
+    sites.check_means()
+    assert not list(sites.folder.glob("*/state*"))
+
+
+def test_after_a_revocation_nobody_answers_to_the_key_that_is_gone(sites: Sites) -> None:
+    before = read_session(sites.folder / "federation.json")
+    after = Session(
+        replace(PARAMS, clients=3), Roster(before.roster.clients[:3], before.roster.server, sites.names[:3])
+    )
+    write_session(before, sites.folder / "old.json")
+    write_session(after, sites.folder / "federation.json")
+    sites.write("site-4", federation="../old.json")
+    with cores(sites) as port:
+        ((_, reply),) = port.exchange({3: Task.HELLO}, 0, dict, 30)
+    assert isinstance(reply, Reply)
+    (hello,) = reply.messages
+    server = Server(after, sites.identities["server"])
+    with pytest.raises(ProtocolError, match="there is no client 3 in this federation"):
+        server.receive(3, hello)
+    with pytest.raises(FaultyPeer, match="client 2: hands over a message in the name of client 3"):
+        server.receive(2, hello)
+    sites.write("site-3", identity="../site-4/identity.pem")  # what it knows of the new federation does not help it
+    sites.argue("site-3", claims=sites.identities["site-3"].public.hex())
+    sites.params, sites.names = after.params, sites.names[:3]
+    with pytest.raises(FederationError, match=r"site-3 \(client 2\): client 2: hello is not signed by the identity"):
+        run(sites, 1)
+    sites.write("site-3", identity="identity.pem")
+    sites.argue("site-3", claims="")
+    run(sites, 1)
+    assert [line["clients"] for line in sites.rounds()] == [[0, 1, 2]]
+    sites.check_means()
+
+
+def test_a_party_that_the_server_lets_in_is_refused_by_the_other_clients_by_name(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says that a stranger's key is client 1's, and does not mind that client 2 has other parameters."""
+    stranger, agreed = Identity.generate(), read_session(sites.folder / "federation.json")
+    write_identity(stranger, sites.folder / "stranger.pem")
+    sites.write("site-2", identity="../stranger.pem")
+    sites.argue("site-2", claims=agreed.roster.clients[1].hex())
+    sites.agree("precise.json", replace(PARAMS, precision=20))
+    sites.write("site-3", federation="../precise.json")
+    keys = (agreed.roster.clients[0], stranger.public, *agreed.roster.clients[2:])
+    lying = Session(PARAMS, Roster(keys, agreed.roster.server, sites.names))
+    lying.__dict__["hash"] = agreed.hash
+    monkeypatch.setattr(hmac, "compare_digest", lambda *_: True)
+    with cores(sites) as port:
+        driver = Driver(Server(lying, sites.identities["server"]), port, patience=PATIENCE)
+        with pytest.raises(FederationError):
+            driver.setup()
+    assert driver.failures[0] == driver.failures[3] == "it refuses what came from client 1 or the server"
+    for name in ("site-1", "site-4"):
+        (refused,) = sites.log(name, event="refused")
+        assert refused["suspects"] == ["client 1", "the server"]
+        assert refused["why"] == "hello is not signed by the identity that the roster pins"
+    (refused,) = sites.log("site-3", event="refused")  # the server's own
+    assert refused["suspects"] == ["the server"]
+    assert refused["why"].startswith("hello is for another session: its roster, parameters or version differ")
