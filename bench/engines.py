@@ -138,15 +138,18 @@ class Watch(threading.Thread):
         self._roles, self._audit, self._over = roles, audit, threading.Event()
         self.peaks: dict[str, int] = {}
         self.notes: list[dict[str, Any]] = []
-        self.bytes = [loopback_bytes()]
+        self.bytes, self._size = [loopback_bytes()], 0
 
     def run(self) -> None:
-        """Look five times a second."""
-        while not self._over.wait(0.2):
-            self.look()
+        """Look at the log all the time, and at memory five times a second."""
+        for i in itertools.count():
+            self._read()
+            if i % 10 == 0:
+                self._look()
+            if self._over.wait(0.02):
+                break
 
-    def look(self) -> None:
-        """Look at all processes that this one has started, and at the server's log."""
+    def _look(self) -> None:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error, OSError):
                 command = " ".join(process.cmdline())
@@ -155,10 +158,13 @@ class Watch(threading.Thread):
                 peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
                 if role:
                     self.peaks[role] = max(self.peaks.get(role, 0), peak)
-        if self._audit.exists():
+
+    def _read(self) -> None:
+        if self._audit.exists() and self._size != (size := self._audit.stat().st_size):
+            self._size, now = size, loopback_bytes()
             text = self._audit.read_text().rpartition("\n")[0]
             self.notes = [note for note in map(json.loads, text.splitlines()) if note["event"] == "progress"]
-            self.bytes += [loopback_bytes()] * (len(self.notes) + 1 - len(self.bytes))
+            self.bytes += [now] * (len(self.notes) + 1 - len(self.bytes))
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
@@ -170,7 +176,7 @@ class Watch(threading.Thread):
         finally:
             self._over.set()
             self.join()
-            self.look()
+            self._read()
 
 
 def measured(engine: str, args: argparse.Namespace, alone: list[float]) -> tuple[list[Stretch], dict[str, int]]:
@@ -223,9 +229,9 @@ def show(engine: str, stretches: list[Stretch], peaks: dict[str, int], clients: 
         grid.add_row(f"round {i}" if i else "set-up", *(f"{figure:.2f}" for figure in figures))
     console.print(grid)
     largest = max(stretches[-1].to_clients, stretches[-1].from_clients) / clients
-    grid = Grid("process", "most memory, MB", f"in rounds of {largest / 1e6:.2f} MB per client", box=None)
+    grid = Grid("process", "most memory, MB", f"/ {largest / 1e6:.1f} MB of a round, per client", box=None)
     for role, peak in sorted(peaks.items()):
-        grid.add_row(role, f"{peak / 1e6:.0f}", f"{peak / largest:.1f}")
+        grid.add_row(role, f"{peak / 1e6:.0f}", f"{peak / largest:.1f}" if largest > 1e7 else "")  # else it is Python
     console.print(grid)
 
 

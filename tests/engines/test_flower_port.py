@@ -17,9 +17,11 @@ from secea.engines import flower, run
 from secea.engines.driver import Patience
 from secea.engines.port import Failure, Order, Reply, Task
 from secea.engines.site import Site
+from secea.engines.store import Store
 from secea.errors import FederationError, SnapshotError
 from secea.params import Params
 from sites import Sites
+from trial import saved_on_a_full_disk
 
 N = 5
 PARAMS = Params(N, dim=4, dropouts=1, max_entities=20, max_union=30)
@@ -136,6 +138,24 @@ def test_a_run_that_broke_off_is_taken_up_again(grid: Grid, sites: Sites) -> Non
         serve(grid, sites, 3)
     serve(Grid(grid.sites), sites, 3)
     assert len(sites.rounds()) == 3
+    sites.check_means()
+
+
+def test_a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
+    grid: Grid, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Store.save
+
+    def filling_up(self: Store, name: str, data: bytes) -> None:
+        full = self.folder.parent.name == "server" and sites.rounds()
+        (saved_on_a_full_disk if full else save)(self, name, data)
+
+    monkeypatch.setattr(Store, "save", filling_up)
+    with pytest.raises(SnapshotError, match=r"be saved in .*server/state: File too large; nothing was sent"):
+        serve(grid, sites, 3)
+    monkeypatch.undo()
+    serve(Grid(grid.sites), sites, 3)
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 3
     sites.check_means()
 
 

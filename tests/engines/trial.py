@@ -115,20 +115,20 @@ class Script:
 
     def take_over(self) -> None:
         """From now on the client of this process does what is in the script."""
-        obey = Host.obey
+        script, obey = self, Host.obey
 
-        def acting(host: Host, order: Order) -> Reply:
+        def acting(self: Host, order: Order) -> Reply:
             if order.task is Task.ROUND:
-                self._note("called")
-            fault = self._fault(host, order)
-            with self._act(fault):
-                reply = obey(host, order)
+                script._note("called")
+            fault = script._fault(self, order)
+            with script._act(fault):
+                reply = obey(self, order)
             if fault == "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             if order.task is Task.HELLO:
-                self._note("called")
+                script._note("called")
             if order.task is Task.ROUND and reply.messages and not fault:
-                self._note("back")
+                script._note("back")
             return changed(reply, fault)
 
         Host.obey = acting  # type: ignore[method-assign]
@@ -200,12 +200,12 @@ class Script:
 _save = Store.save
 
 
-def saved_on_a_full_disk(store: Store, name: str, data: bytes) -> None:
+def saved_on_a_full_disk(self: Store, name: str, data: bytes) -> None:
     """No file can grow: what the system says to `write` is as real as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        _save(store, name, data)
+        _save(self, name, data)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
