@@ -116,7 +116,7 @@ def test_a_site_that_is_not_described_well_is_told_what_is_wrong(sites: Sites, c
 
 def test_a_core_ends_with_the_process_that_holds_it(sites: Sites) -> None:
     command: list[str | Path] = [sys.executable, "-c", HOLDER, sites.folder / "site-1" / "site.toml"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parent) as holder:  # noqa: S603
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
         core = core_of(holder.pid)
