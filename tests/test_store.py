@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -91,6 +92,22 @@ def test_state_is_used_by_one_at_a_time_and_by_the_next_one_when_it_is_free(tmp_
             assert first.load("client") is None
         first.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_goes_as_it_is_locked_is_made_and_locked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Store(tmp_path / "state", ME, b"session") for _ in range(2))
+    lock = fcntl.flock
+
+    def removed(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        (tmp_path / "state").rmdir()  # the one that had it is done
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    with first.held(1), pytest.raises(SnapshotError, match="one run at a time"):
+        second.held(0).__enter__()
 
 
 def test_a_full_disk_leaves_the_old_state_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
