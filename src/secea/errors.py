@@ -48,6 +48,14 @@ class SnapshotError(SecEAError, ValueError):
     """Saved state that cannot be restored: damaged, another version, or another party's."""
 
 
+class DataError(SecEAError, ValueError):
+    """Data, or the folder of a run, that cannot be used; the file is named, and the line where there is one."""
+
+
+class MissingExtra(SecEAError, ImportError):
+    """A part of the package whose libraries are not installed; the text says what to install."""
+
+
 class ProtocolError(SecEAError):
     """A message, or its absence, that a correct party would not have produced."""
 
