@@ -61,8 +61,8 @@ class KgLearner(Learner):
         local = np.stack([np.searchsorted(ids, triples[:, 0]), np.searchsorted(relations, triples[:, 1]),
                           np.searchsorted(ids, triples[:, 2])], axis=1)  # fmt: skip
         known = Known(local, len(ids), len(relations))
-        tensors = (local, known.questions(local), known.starts, known.answers)
-        self._triples, self._question, self._starts, self._answers = (
+        tensors = (local, known.questions(local).reshape(2, -1).T.copy(), known.starts, known.answers)
+        self._triples, self._questions, self._starts, self._answers = (
             torch.tensor(each, device=how.device) for each in tensors
         )
         self._counts = self._starts.diff()
@@ -74,35 +74,37 @@ class KgLearner(Learner):
 
     def batches(self, order: Tensor) -> Iterable[Batch]:
         """With the number of known answers to the questions of each batch."""
-        counts = self._counts[self._question[order]] + self._counts[self._question[order + len(order)]]
-        picked = order.split(self.how.batch)
+        counts = self._counts[self._questions[order]].sum(1)
         sizes = torch.stack([part.sum() for part in counts.split(self.how.batch)]).tolist()
-        return (Batch(*each) for each in zip(picked, sizes, strict=True))
+        return (Batch(*each) for each in zip(order.split(self.how.batch), sizes, strict=True))
 
     def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
         """log-sigmoid of the right score, and of wrong ones weighted by how right they seem."""
-        model, picked, count = self.model, batch.picked, len(self._triples)
-        h, r, t = self._triples[picked].unbind(1)
-        head, relation, tail = self.shared[h], self.own["relation"][r], self.shared[t]
-        queries = torch.cat([model.tail_query(head, relation), model.head_query(relation, tail)])
+        model, picked = self.model, batch.picked
+        h, r, t = self._triples.index_select(0, picked).unbind(1)
         negatives = torch.randperm(len(self.ids), generator=random, device=picked.device)[: self.how.negatives]
-        wrong = model.scores(queries, self.shared[negatives])
-        known = self._known(torch.cat([self._question[picked], self._question[picked + count]]), negatives, batch.size)
-        weights = (self.temperature * wrong.detach()).masked_fill(known, -torch.inf).softmax(-1).nan_to_num(0.0)
-        right = logsigmoid(model.pairs(queries[: len(picked)], tail)).mean()
-        return -(right + (weights * logsigmoid(-wrong)).sum(-1).mean()) / 2
+        rows = self.shared.index_select(0, torch.cat([h, t, negatives]))
+        head, tail, others = rows.split([len(h), len(t), len(negatives)])
+        relation = self.own["relation"].index_select(0, r)
+        queries = torch.cat([model.tail_query(head, relation), model.head_query(relation, tail)])
+        wrong = model.scores(queries, others)
+        known = self._known(self._questions.index_select(0, picked).T.reshape(-1), negatives, batch.size)
+        weights = (self.temperature * wrong.detach()).masked_fill_(known, -torch.inf).softmax(-1).nan_to_num_(0.0)
+        right = logsigmoid(model.pairs(queries[: len(picked)], tail)).sum()
+        return ((weights * logsigmoid(-wrong)).sum() / 2 + right) / (-2 * len(picked))
 
     def _known(self, questions: Tensor, negatives: Tensor, size: int) -> Tensor:
         """Which of the negatives are right answers: [questions, negatives]."""
-        place = torch.full((len(self.ids),), len(negatives), device=negatives.device)
-        place[negatives] = torch.arange(len(negatives), device=negatives.device)
-        counts = self._counts[questions]
+        count, device = len(negatives), negatives.device
+        place = torch.full((len(self.ids),), count, device=device)
+        place[negatives] = torch.arange(count, device=device)
+        counts = self._counts.index_select(0, questions)
+        first = self._starts.index_select(0, questions) - counts.cumsum(0) + counts
         rows = torch.repeat_interleave(counts, output_size=size)
-        firsts = self._starts[questions] - counts.cumsum(0) + counts
-        answers = self._answers[torch.arange(len(rows), device=rows.device) + firsts[rows]]
-        known = torch.zeros(len(questions), len(negatives) + 1, dtype=torch.bool, device=rows.device)
-        known[rows, place[answers]] = True
-        return known[:, :-1]
+        answers = self._answers.index_select(0, torch.arange(size, device=device) + first.index_select(0, rows))
+        known = torch.zeros(len(questions) * (count + 1), dtype=torch.bool, device=device)
+        known[rows * (count + 1) + place.index_select(0, answers)] = True
+        return known.view(-1, count + 1)[:, :-1]
 
 
 @dataclass(frozen=True)

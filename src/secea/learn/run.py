@@ -29,7 +29,7 @@ from secea.learn.config import Config
 from secea.learn.folder import Folder
 from secea.learn.kg import Knowledge
 from secea.learn.learner import Learner, Score, Task, Training
-from secea.learn.models import MODELS, Dot
+from secea.learn.models import MODELS, Dot, TransE
 from secea.learn.recommend import Recommendation
 from secea.learn.social import Links
 
@@ -304,6 +304,8 @@ def _task(config: Config, data: files.Dataset, dealt: splits.Split) -> Task:
     match config.task:
         case "kg":
             model = MODELS[config.model](config.dim, config.margin)
+            if isinstance(model, TransE):
+                model = TransE(config.dim, config.margin, config.norm)
             return Knowledge(data, dealt.parts, dealt.clients, model, config.temperature, how)
         case "recommend":
             return Recommendation(data, dealt.parts, dealt.clients, config.dim, how)
