@@ -12,7 +12,7 @@ from secea.errors import DataError
 from secea.learn.methods import METHODS
 
 DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "kg": {"model": "transe", "dim": 64, "batch": 128, "negatives": 64, "lr": 0.01, "margin": 2.0, "rounds": 40},
+    "kg": {"model": "transe", "dim": 64, "batch": 256, "negatives": 64, "lr": 0.01, "margin": 2.0, "rounds": 40},
     "recommend": {"model": "mf", "dim": 16, "batch": 512, "negatives": 0, "lr": 0.005, "margin": 0.0, "rounds": 40},
     "social": {"model": "dot", "dim": 32, "batch": 512, "negatives": 256, "lr": 0.01, "margin": 2.0, "rounds": 40},
 }
