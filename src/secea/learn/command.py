@@ -13,26 +13,25 @@ from typing import Any
 import click
 
 from secea.errors import MissingExtra
+from secea.learn.methods import METHODS
 
-METHODS = ("local", "common", "secea", "plain", "central")
-POSITIVE = click.IntRange(min=1)
+POSITIVE, ABOVE_ZERO = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
+BETWEEN = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--resume", metavar="RUN", type=click.Path(path_type=Path), help="Go on with the run of this folder."
-)
+@click.option("--resume", metavar="RUN", type=click.Path(path_type=Path), help="Go on with the run of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (with --resume).")
 @click.pass_context
 def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
     """Train embeddings over a federation, and compare with no sharing, less sharing, and no protection.
 
     Five methods run from the same seeds and the same initial embeddings: `local` (no sharing), `common` (means of the
-    entities that all clients own: what private set intersection allows), `secea` (secure means over all owners), `plain`
-    (the same means, unprotected), and `central` (all data in one place).
+    entities that all clients own: what private set intersection allows), `secea` (secure means over all owners),
+    `plain` (the same means, unprotected), and `central` (all data in one place).
 
-    Everything is written to a run folder: settings, metrics of each evaluated round, time and bytes of each round of the
-    protocol, final embeddings. A run that was stopped goes on from there. docs/learning.md has the details.
+    Everything is written to a run folder: settings, metrics of each evaluated round, time and bytes of each round of
+    the protocol, final embeddings. A run that was stopped goes on from there. docs/learning.md has the details.
 
     \b
     Examples:
@@ -64,8 +63,8 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--rounds", type=click.IntRange(min=0), help="Rounds of training and sharing.  [40]"),
         click.option("--epochs", type=POSITIVE, default=3, show_default=True, help="Epochs of each client in a round."),
         click.option("--batch", type=POSITIVE, help="Examples in one step."),
-        click.option("--lr", type=click.FloatRange(min=0, min_open=True), help="Adam's rate; Adam is renewed each round."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of the split, the embeddings, the training."),
+        click.option("--lr", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of split, embeddings and training."),
         click.option("--methods", metavar="A,B,...", help=f"Which ones; all of {','.join(METHODS)}."),
         click.option(
             "--collusion", type=POSITIVE, default=1, show_default=True,
@@ -74,12 +73,12 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--every", type=POSITIVE, default=5, show_default=True, help="Evaluate after so many rounds."),
         click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),
         click.option(
-            "--dp-epsilon", type=click.FloatRange(min=0, min_open=True),
+            "--dp-epsilon", type=ABOVE_ZERO,
             help="Differential privacy: the epsilon of one row of one client over the whole run. Off if not given.",
         ),
-        click.option("--dp-delta", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=1e-5, show_default=True),
+        click.option("--dp-delta", type=BETWEEN, default=1e-5, show_default=True),
         click.option(
-            "--dp-clip", type=click.FloatRange(min=0, min_open=True), default=0.1, show_default=True,
+            "--dp-clip", type=ABOVE_ZERO, default=0.1, show_default=True,
             help="Each row's change in a round is clipped to this norm.",
         ),
         click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [runs/TASK-DATA-TIME]"),
@@ -104,7 +103,9 @@ TEMPERATURE = click.option(
 
 @train.command()
 @click.option("--data", multiple=True, default=("umls",), show_default=True, help="umls, kinships, nations; or files.")
-@click.option("--split", type=click.Choice(["own", "random", "relation", "files"]), help="Who gets which triples.  [own]")
+@click.option(
+    "--split", type=click.Choice(["own", "random", "relation", "files"]), help="Who gets which triples.  [own]"
+)
 @SHARE
 @CORE
 @click.option(

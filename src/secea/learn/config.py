@@ -58,7 +58,8 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """What goes into config.json, but for the metric, which the task knows."""
-        return {"secea": __version__, "data": self.data, "optimizer": "reset", **asdict(self)}
+        lists = {"sources": list(self.sources), "methods": list(self.methods)}
+        return {"secea": __version__, "data": self.data, "optimizer": "reset", **asdict(self), **lists}
 
 
 def resolved(task: str, sources: tuple[str, ...], **given: Any) -> Config:

@@ -30,26 +30,21 @@ class Kind:
     """The columns of what clients share: entities, items, nodes."""
     other: int | None
     """The column of what stays at a client: relations, users."""
-    header: frozenset[str]
-    """Words of which a line that is no data consists."""
     valued: bool = False
     """Whether the last column is a number."""
 
 
 KINDS: Final = {
-    "kg": Kind(
-        ("head", "relation", "tail"), (0, 2), 1,
-        frozenset("head relation tail subject predicate object source target h r t s p o".split()),
-    ),
-    "recommend": Kind(
-        ("user", "item", "rating"), (1,), 0,
-        frozenset("user item rating user_id item_id userid itemid movieid movie score timestamp".split()), valued=True,
-    ),
-    "social": Kind(
-        ("source", "target"), (0, 1), None,
-        frozenset("source target from to node_1 node_2 node1 node2 u v id_1 id_2 src dst".split()),
-    ),
-}  # fmt: skip
+    "kg": Kind(("head", "relation", "tail"), (0, 2), 1),
+    "recommend": Kind(("user", "item", "rating"), (1,), 0, valued=True),
+    "social": Kind(("source", "target"), (0, 1), None),
+}
+HEADER: Final = re.compile(
+    r"head|relation|tail|subject|predicate|object|source|target|from|to|[hrtspouv]|src|dst"
+    r"|(user|item|movie|node|id)_?(id|[12])?|rating|score|time(stamp)?",
+    re.IGNORECASE,
+)
+"""Words of which a first line that is no data consists."""
 PACKAGED: Final = ("kinships", "nations", "umls")
 """Knowledge graphs that lie inside the `pykeen` package."""
 SUFFIXES: Final = (".tsv", ".txt", ".csv", ".npz", ".parquet")
@@ -207,7 +202,7 @@ def _text(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
             lines: Iterable[list[str]] = csv.reader(file) if path.suffix == ".csv" else map(_fields, file)
             for number, line in enumerate(lines, 1):
                 where = f"{path}, line {number}"
-                if not any(line) or (number == 1 and all(word.strip().lower() in kind.header for word in line)):
+                if not any(line) or (number == 1 and all(HEADER.fullmatch(word.strip()) for word in line)):
                     continue
                 rows.append(_row([word.strip() for word in line], where, kind))
     except UnicodeDecodeError as error:

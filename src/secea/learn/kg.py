@@ -45,6 +45,11 @@ class Known:
         return np.searchsorted(self.keys, np.concatenate([tails, heads]))
 
 
+def placed(triples: Rows, ids: NDArray[np.int64], relations: NDArray[np.int64]) -> Rows:
+    """The same triples, by places in these lists."""
+    return np.stack([np.searchsorted(of, triples[:, c]) for c, of in enumerate((ids, relations, ids))], axis=1)
+
+
 class KgLearner(Learner):
     """Self-adversarial negatives; those of a batch are shared, and known triples are no negatives."""
 
@@ -58,8 +63,7 @@ class KgLearner(Learner):
         own = first_rows(inner, model.relation_width, model.spread, how.seed, "relation")
         super().__init__(number, ids, shared, {"relation": own}, how)
         self.relations, self.model, self.temperature = relations, model, temperature
-        local = np.stack([np.searchsorted(ids, triples[:, 0]), np.searchsorted(relations, triples[:, 1]),
-                          np.searchsorted(ids, triples[:, 2])], axis=1)  # fmt: skip
+        local = placed(triples, ids, relations)
         known = Known(local, len(ids), len(relations))
         tensors = (local, known.questions(local).reshape(2, -1).T.copy(), known.starts, known.answers)
         self._triples, self._questions, self._starts, self._answers = (
@@ -75,8 +79,8 @@ class KgLearner(Learner):
     def batches(self, order: Tensor) -> Iterable[Batch]:
         """With the number of known answers to the questions of each batch."""
         counts = self._counts[self._questions[order]].sum(1)
-        sizes = torch.stack([part.sum() for part in counts.split(self.how.batch)]).tolist()
-        return (Batch(*each) for each in zip(order.split(self.how.batch), sizes, strict=True))
+        sizes = torch.stack([part.sum() for part in torch.split(counts, self.how.batch)]).tolist()
+        return (Batch(*each) for each in zip(torch.split(order, self.how.batch), sizes, strict=True))
 
     def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
         """log-sigmoid of the right score, and of wrong ones weighted by how right they seem."""
@@ -84,14 +88,15 @@ class KgLearner(Learner):
         h, r, t = self._triples.index_select(0, picked).unbind(1)
         negatives = torch.randperm(len(self.ids), generator=random, device=picked.device)[: self.how.negatives]
         rows = self.shared.index_select(0, torch.cat([h, t, negatives]))
-        head, tail, others = rows.split([len(h), len(t), len(negatives)])
+        head, tail, others = torch.split(rows, [len(h), len(t), len(negatives)])
         relation = self.own["relation"].index_select(0, r)
         queries = torch.cat([model.tail_query(head, relation), model.head_query(relation, tail)])
         wrong = model.scores(queries, others)
         known = self._known(self._questions.index_select(0, picked).T.reshape(-1), negatives, batch.size)
         weights = (self.temperature * wrong.detach()).masked_fill_(known, -torch.inf).softmax(-1).nan_to_num_(0.0)
         right = logsigmoid(model.pairs(queries[: len(picked)], tail)).sum()
-        return ((weights * logsigmoid(-wrong)).sum() / 2 + right) / (-2 * len(picked))
+        loss = ((weights * logsigmoid(-wrong)).sum() / 2 + right) / (-2 * len(picked))
+        return loss + model.shrink * (head.square().sum() + tail.square().sum()) / len(picked) if model.shrink else loss
 
     def _known(self, questions: Tensor, negatives: Tensor, size: int) -> Tensor:
         """Which of the negatives are right answers: [questions, negatives]."""
@@ -114,7 +119,7 @@ class Exam:
     triples: Tensor
     ignored: Tensor
     """Rows of (question, entity), sorted by question; questions are as in `Known.questions`."""
-    first: Tensor
+    first: NDArray[np.int64]
     """Where the ignored answers of each question begin."""
 
 
@@ -124,7 +129,13 @@ class Knowledge:
     metric, better = "mrr", "higher"
 
     def __init__(
-        self, data: Dataset, parts: Sequence[Part], clients: Sequence[str], model: Model, temperature: float, how: Training
+        self,
+        data: Dataset,
+        parts: Sequence[Part],
+        clients: Sequence[str],
+        model: Model,
+        temperature: float,
+        how: Training,
     ) -> None:
         self.data, self.parts, self.clients, self.model, self.how = data, parts, clients, model, how
         self.width, self.temperature = model.width, temperature
@@ -153,11 +164,12 @@ class Knowledge:
             place = np.minimum(np.searchsorted(ids, answers), max(0, len(ids) - 1))
             there = ids[place] == answers if len(ids) else np.zeros(0, bool)
             rows, place = rows[there], place[there]
-            local = np.stack([np.searchsorted(ids, triples[:, 0]), np.searchsorted(self.relations[client], triples[:, 1]),
-                              np.searchsorted(ids, triples[:, 2])], axis=1)  # fmt: skip
+            local = placed(triples, ids, self.relations[client])
             first = np.searchsorted(rows, np.arange(len(question) + 1))
-            parts = (torch.tensor(each, device=self.how.device) for each in (local, np.stack([rows, place], 1)))
-            self._exams[client, stage] = Exam(*parts, torch.tensor(first))
+            ignored = np.stack([rows, place], axis=1)
+            on = self.how.device
+            exam = Exam(torch.tensor(local, device=on), torch.tensor(ignored, device=on), first)
+            self._exams[client, stage] = exam
         return self._exams[client, stage]
 
     @torch.no_grad()

@@ -89,7 +89,7 @@ class Learner:
 
     def batches(self, order: Tensor) -> Iterable[Batch]:
         """The examples of one epoch, in this order."""
-        return (Batch(picked) for picked in order.split(self.how.batch))
+        return (Batch(picked) for picked in torch.split(order, self.how.batch))
 
     def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
         """The mean loss of the examples of a batch."""
@@ -111,7 +111,7 @@ class Learner:
             for batch in self.batches(order):
                 loss = self.loss(batch, random)
                 optimiser.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 total += loss.detach() * len(batch.picked)
         for each in parameters:

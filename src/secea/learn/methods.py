@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from secea.engines.local import Federation, Hop
 from secea.errors import ParamsError
 from secea.keys import Opener, Sealer
-from secea.messages import Kind
+from secea.messages import Buffer, Header, Kind
 from secea.params import Params
 from secea.table import Name, Table
 
@@ -48,7 +48,8 @@ class Mean:
             total[own] += table
         means = (total / np.maximum(self._owners, 1)[:, None]).astype(np.float32)
         return [
-            np.where(self._shared[own][:, None], means[own], table) for own, table in zip(self._ids, tables, strict=True)
+            np.where(self._shared[own][:, None], means[own], table)
+            for own, table in zip(self._ids, tables, strict=True)
         ]
 
 
@@ -99,11 +100,11 @@ def _sealing() -> Iterator[list[tuple[Kind, float]]]:
     spent: list[tuple[Kind, float]] = []
     seal, open_ = Sealer.seal, Opener.open
 
-    def timed_seal(self: Sealer, *args: Any) -> memoryview:
-        return timed(self.header.kind, seal, self, *args)
+    def timed_seal(self: Sealer, chunk: int, payload: Buffer) -> memoryview:
+        return timed(self.header.kind, seal, self, chunk, payload)
 
-    def timed_open(self: Opener, *args: Any) -> memoryview:
-        return timed(args[0].kind, open_, self, *args)
+    def timed_open(self: Opener, header: Header, message: Buffer) -> memoryview:
+        return timed(header.kind, open_, self, header, message)
 
     def timed(kind: Kind, work: Callable[..., memoryview], *args: Any) -> memoryview:
         started = time.thread_time()
@@ -122,15 +123,16 @@ def _sealing() -> Iterator[list[tuple[Kind, float]]]:
 def _record(
     wall: float, stages: dict[str, float], sealed: Sequence[tuple[Kind, float]], hops: Sequence[Hop]
 ) -> dict[str, Any]:
-    sealing: Counter[str] = Counter()
-    for kind, seconds in sealed:
-        sealing["sharing" if kind is Kind.SHARE else "retrieval" if kind in (Kind.ANSWER, Kind.MEAN) else ""] += seconds
+    def sealing(*kinds: Kind) -> float:
+        return sum(seconds for kind, seconds in sealed if kind in kinds)
+
     sharing, retrieval = stages.get("share", 0.0), stages.get("answer", 0.0)
+    aside = set(Kind) - {Kind.SHARE, Kind.ANSWER, Kind.MEAN}
     cpu = {
-        "sharing": max(0.0, sharing - sealing["sharing"]),
-        "retrieval": max(0.0, retrieval - sealing["retrieval"]),
-        "sealing": sealing.total(),
-        "other": max(0.0, sum(stages.values()) - sharing - retrieval - sealing[""]),
+        "sharing": max(0.0, sharing - sealing(Kind.SHARE)),
+        "retrieval": max(0.0, retrieval - sealing(Kind.ANSWER, Kind.MEAN)),
+        "sealing": sealing(*Kind),
+        "other": max(0.0, sum(stages.values()) - sharing - retrieval - sealing(*aside)),
     }
     sizes: Counter[str] = Counter()
     sent: Counter[int | str] = Counter()

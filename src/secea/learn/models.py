@@ -15,6 +15,9 @@ from torch import Tensor
 TINY: Final = 1e-12
 """Under a square root, whose slope has no bound at 0."""
 
+SHRINK: Final = 0.01
+"""Products grow without bound unless squares cost something."""
+
 
 class TransE:
     """margin - |h + r - t|, in the first norm (as FedE has it) or the second (smooth, and much faster)."""
@@ -26,6 +29,8 @@ class TransE:
         """Embeddings begin within so much of 0."""
         self.floats = 1
         """So many are in memory for each score while scores are computed."""
+        self.shrink = 0.0
+        """The weight of squared entities in the loss: distances need none."""
 
     def tail_query(self, h: Tensor, r: Tensor) -> Tensor:
         """What the tail is compared with."""
@@ -59,7 +64,7 @@ class RotatE:
         self.margin = margin
         self.width, self.relation_width = 2 * dim, dim
         self.spread = (margin + 2.0) / dim
-        self.floats = 4 * dim
+        self.floats, self.shrink = 4 * dim, 0.0
 
     def _turned(self, x: Tensor, r: Tensor, sign: float) -> Tensor:
         re, im = x.chunk(2, -1)
@@ -90,7 +95,7 @@ class DistMult:
 
     def __init__(self, dim: int, margin: float) -> None:
         self.width = self.relation_width = dim
-        self.spread, self.floats = (margin + 2.0) / dim, 1
+        self.spread, self.floats, self.shrink = (margin + 2.0) / dim, 1, SHRINK
 
     def tail_query(self, h: Tensor, r: Tensor) -> Tensor:
         """What the tail is multiplied with."""
@@ -132,7 +137,7 @@ class Dot(DistMult):
 
     def __init__(self, dim: int, margin: float) -> None:
         super().__init__(dim, margin)
-        self.relation_width = 1
+        self.relation_width, self.shrink = 1, 5 * SHRINK
 
     def tail_query(self, h: Tensor, r: Tensor) -> Tensor:
         """The one end."""

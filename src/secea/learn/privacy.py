@@ -61,25 +61,25 @@ def gaussian(stream: KeyStream, count: int) -> NDArray[np.float64]:
 
 
 def calibrated(epsilon: float, delta: float, clip: float, rounds: int) -> Privacy:
-    """The least noise with which so many rounds stay within (epsilon, delta), by the accountant of dp-accounting."""
+    """The least noise for (epsilon, delta) over so many rounds, by the Renyi accountant of dp-accounting."""
     if not (epsilon > 0 and 0 < delta < 1 and clip > 0):
         raise ParamsError(f"privacy needs epsilon > 0, 0 < delta < 1 and clip > 0, got {epsilon}, {delta}, {clip}")
     from dp_accounting import ExplicitBracketInterval, calibrate_dp_mechanism
-    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
 
-    least = 0.01 * math.sqrt(rounds)
-    interval = ExplicitBracketInterval(least, 1e4 * math.sqrt(rounds))
+    scale = math.sqrt(rounds)
     multiplier = calibrate_dp_mechanism(
-        PLDAccountant, lambda z: _event(z, rounds), epsilon, delta, interval, tol=1e-4 * math.sqrt(rounds)
-    )
+        RdpAccountant, lambda z: _event(z, rounds), epsilon, delta,
+        ExplicitBracketInterval(1e-3 * scale, 1e4 * scale), tol=1e-4 * scale / max(1.0, epsilon),
+    )  # fmt: skip
     return Privacy(clip, float(multiplier))
 
 
 def epsilon(privacy: Privacy, delta: float, rounds: int, rows: int = 1) -> float:
     """What so many rounds cost, for a change of one row, or of so many rows of one client at once."""
-    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
 
-    return float(PLDAccountant().compose(_event(privacy.multiplier / math.sqrt(rows), rounds)).get_epsilon(delta))
+    return float(RdpAccountant().compose(_event(privacy.multiplier / math.sqrt(rows), rounds)).get_epsilon(delta))
 
 
 def _event(multiplier: float, rounds: int) -> Any:

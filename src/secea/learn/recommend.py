@@ -14,8 +14,10 @@ from secea.learn.data import Dataset, Part, Rows
 from secea.learn.learner import Batch, Learner, Score, Training, first_rows
 
 SPREAD: Final = 0.1
-SHRINK: Final = 0.02
-"""The weight of squared factors and biases in the loss."""
+SHRINK: Final = 0.1
+"""The weight of squared factors in the loss."""
+SHRINK_BIAS: Final = 0.02
+"""The weight of squared biases."""
 
 
 class RatingLearner(Learner):
@@ -55,8 +57,8 @@ class RatingLearner(Learner):
         user, item = self._user[batch.picked], self._item[batch.picked]
         error = (self.predict(user, item) - self._rating[batch.picked]).square().mean()
         size = self.own["user"][user].square().sum(-1) + self.shared[item].square().sum(-1)
-        size = size + self.own["user bias"][user].square() + self.own["item bias"][item].square()
-        return error + SHRINK * size.mean()
+        bias = self.own["user bias"][user].square() + self.own["item bias"][item].square()
+        return error + SHRINK * size.mean() + SHRINK_BIAS * bias.mean()
 
 
 class Recommendation:
@@ -64,9 +66,7 @@ class Recommendation:
 
     metric, better = "rmse", "lower"
 
-    def __init__(
-        self, data: Dataset, parts: Sequence[Part], clients: Sequence[str], dim: int, how: Training
-    ) -> None:
+    def __init__(self, data: Dataset, parts: Sequence[Part], clients: Sequence[str], dim: int, how: Training) -> None:
         self.data, self.parts, self.clients, self.width, self.how = data, parts, clients, dim, how
         self.users, self.ids = ([np.unique(part.all[:, c]).astype(np.int64) for part in parts] for c in (0, 1))
         scale = np.concatenate([part.train[:, 2] for part in parts])

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ from secea.learn.social import Links
 
 Watch = Callable[[str, int], None]
 """Told the method and the round that is done."""
+Seconds = defaultdict[str, float]
+"""By what they were spent on."""
 CLIENTS: Final = 8
 """Where neither the user nor the data says how many."""
 SHARING: Final = ("common", "secea", "plain")
@@ -122,7 +124,7 @@ class Run:
     def _method(self, name: str, watch: Watch) -> None:
         central, config = name == "central", self.config
         learners = [self.task.learner(None)] if central else [self.task.learner(n) for n in range(len(self.clients))]
-        seconds: Counter[str] = Counter()
+        seconds: Seconds = defaultdict(float)
         saved = self.folder.saved(name)
         begun = 0
         if saved is not None:
@@ -137,30 +139,30 @@ class Run:
         if saved is None:
             self._evaluate(name, learners, 0, None, seconds)
             self.folder.save(name, 0, [each.state() for each in learners], seconds)
-        for round in range(begun + 1, config.rounds + 1):
+        for number in range(begun + 1, config.rounds + 1):
             before = [each.table() for each in learners] if method and config.dp else None
             with _timed(seconds, "training"):
-                losses = self._each(lambda learner, r=round: learner.train(r), learners)
+                losses = self._each(partial(_trained, number), learners)
             if method is not None:
                 with _timed(seconds, "aggregation"):
                     tables = [each.table() for each in learners]
                     if before is not None:
-                        tables = self._noised(before, tables, round)
+                        tables = self._noised(before, tables, number)
                     for learner, rows in zip(learners, method.aggregate(tables), strict=True):
                         learner.adopt(rows)
                 if isinstance(method, methods.Secure):
-                    self.folder.log("protocol.jsonl", {"round": round, **method.record})
-            if round == config.rounds:
+                    self.folder.log("protocol.jsonl", {"round": number, **method.record})
+            if number == config.rounds:
                 for n, learner in enumerate(learners):
                     names = [self.data.entities[i] for i in learner.ids]
                     client = "all" if central else self.clients[n]
                     self.folder.embeddings(name, client, names, learner.table())
-            if round % config.every == 0 or round == config.rounds:
+            if number % config.every == 0 or number == config.rounds:
                 cases = sum(count for _, count in losses)
                 loss = sum(total for total, _ in losses) / cases if cases else None
-                self._evaluate(name, learners, round, loss, seconds)
-            self.folder.save(name, round, [each.state() for each in learners], seconds)
-            watch(name, round)
+                self._evaluate(name, learners, number, loss, seconds)
+            self.folder.save(name, number, [each.state() for each in learners], seconds)
+            watch(name, number)
 
     def _each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Clients side by side; a GPU takes them one after the other."""
@@ -178,14 +180,13 @@ class Run:
         return secure
 
     def _evaluate(
-        self, name: str, learners: Sequence[Learner], round: int, loss: float | None, seconds: Counter[str]
+        self, name: str, learners: Sequence[Learner], round: int, loss: float | None, seconds: Seconds
     ) -> None:
         """Every client's test rows, by its own learner or the central one; a line in the log."""
         numbers = range(len(self.clients))
         with _timed(seconds, "evaluation"):
             test, valid = (
-                self._each(lambda n, s=stage: self.task.evaluate(learners[n % len(learners)], n, s), numbers)
-                for stage in ("test", "valid")
+                self._each(partial(self._evaluated, learners, stage), numbers) for stage in ("test", "valid")
             )
         main = self.task.metric
         clients: dict[str, Any] = {}
@@ -198,6 +199,9 @@ class Run:
         }  # fmt: skip
         self.folder.log("metrics.jsonl", line)
         seconds.clear()
+
+    def _evaluated(self, learners: Sequence[Learner], stage: str, client: int) -> Score:
+        return self.task.evaluate(learners[client % len(learners)], client, stage)
 
     def _numbers(self, score: Score) -> dict[str, float | None]:
         """Metrics; None for what is not a number."""
@@ -227,16 +231,17 @@ class Run:
         for name in self.config.methods:
             mine = [line for line in lines if line["method"] == name]
             last[name] = mine[-1]["metrics"]
-            total: Counter[str] = Counter()
+            total: Seconds = defaultdict(float)
             for line in mine:
-                total.update(line["seconds"])
+                for what, passed in line["seconds"].items():
+                    total[what] += passed
             seconds[name] = dict(total)
             rated = [line for line in mine if line["valid"] is not None]
             if rated:
                 sign = 1 if self.task.better == "higher" else -1
                 top = max(rated, key=lambda line: sign * line["valid"])
                 best[name] = {"round": top["round"], "valid": top["valid"], **top["metrics"]}
-        result = {"methods": last, "metric": self.task.metric, "better": self.task.better, "best": best}
+        result: dict[str, Any] = {"methods": last, "metric": self.task.metric, "better": self.task.better, "best": best}
         result |= {"config": self.settings, "seconds": seconds, "protection": self._protection(seconds)}
         return result | self._epsilons() | {"messages": self.messages, "run": str(self.folder.path)}
 
@@ -272,11 +277,15 @@ class Run:
         }  # fmt: skip
 
 
+def _trained(number: int, learner: Learner) -> tuple[float, int]:
+    return learner.train(number)
+
+
 @contextmanager
-def _timed(seconds: Counter[str], what: str) -> Iterator[None]:
+def _timed(seconds: Seconds, what: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
-    seconds[what] += time.perf_counter() - started  # type: ignore[assignment]  # a Counter of floats
+    seconds[what] += time.perf_counter() - started
 
 
 def _way(config: Config, data: files.Dataset) -> tuple[str, int]:
@@ -290,7 +299,9 @@ def _way(config: Config, data: files.Dataset) -> tuple[str, int]:
             raise ParamsError(f"{config.data} comes split among {len(data.clients)} clients, not {config.clients}")
         return "files", len(data.clients)
     if config.split == "files":
-        raise ParamsError("--split files needs one file for each client: several --data, a folder, or train_0, ... in .npz")
+        raise ParamsError(
+            "--split files needs one file for each client: several --data, a folder, or train_0, ... in .npz"
+        )
     return config.split or "own", config.clients or CLIENTS
 
 

@@ -25,7 +25,7 @@ MEANING = {
 def bars(methods: Sequence[str], rounds: int, console: Console) -> Iterator[Watch]:
     """A bar for each method; nothing at all where nobody looks."""
     if not console.is_terminal:
-        yield lambda method, round: None
+        yield lambda _method, _round: None
         return
     columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
@@ -52,10 +52,8 @@ def table(result: dict[str, Any], console: Console) -> None:
         spent = sum(result["seconds"][method].values())
         cells = ["-" if values[name] is None else f"{values[name]:.4f}" for name in metrics]
         grid.add_row(method, *cells, f"{spent:.1f}", MEANING[method], style="green" if method == "secea" else "")
-    console.rule(
-        f"{config['task']} on {config['data']}: {config['clients']} clients, {config['rounds']} rounds, seed {config['seed']}",
-        align="left",
-    )
+    what = f"{config['task']} on {config['data']}: {config['clients']} clients, {config['rounds']} rounds"
+    console.rule(f"{what}, seed {config['seed']}", align="left")
     console.print(grid)
     for line in _lines(result):
         console.print(line, highlight=False, markup=False)
@@ -65,15 +63,15 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     cost = result["protection"]
     if cost:
         yield (
-            f"protection: {cost['seconds_per_round']:.3f} s a round, {cost['share_of_training']:.1%} of the training time; "
-            f"{cost['round_bytes'] / 1e6:.1f} MB a round on all hops; set-up {cost['setup_seconds']:.2f} s, "
-            f"{cost['setup_bytes'] / 1e6:.1f} MB"
+            f"protection: {cost['seconds_per_round']:.3f} s a round, {cost['share_of_training']:.1%} of the training"
+            f" time; {cost['round_bytes'] / 1e6:.1f} MB a round on all hops; set-up {cost['setup_seconds']:.2f} s,"
+            f" {cost['setup_bytes'] / 1e6:.1f} MB"
         )
     if result["epsilon"] is not None:
         about = result["privacy"]
         yield (
-            f"privacy: epsilon {result['epsilon']:.3g} at delta {about['delta']:g} for {about['unit']} over the whole run "
-            f"(noise {about['noise']:.3g} on each coordinate); {about['epsilon_table']:.3g} for a whole table of "
-            f"{about['rows']} rows"
+            f"privacy: epsilon {result['epsilon']:.3g} at delta {about['delta']:g} for {about['unit']}, all rounds"
+            f" together (noise {about['noise']:.3g} on each coordinate); {about['epsilon_table']:.3g} for a whole table"
+            f" of {about['rows']} rows"
         )
     yield f"run folder: {result['run']}"

@@ -1,4 +1,4 @@
-"""Link prediction on a graph without directions: nodes are shared; a node's vectors multiply to the score of an edge."""
+"""Link prediction on a graph without directions: nodes are shared; the product of two is the score of an edge."""
 
 from __future__ import annotations
 
@@ -37,9 +37,21 @@ class Links:
     metric, better = "auc", "higher"
 
     def __init__(
-        self, data: Dataset, parts: Sequence[Part], clients: Sequence[str], model: Model, temperature: float, how: Training
+        self,
+        data: Dataset,
+        parts: Sequence[Part],
+        clients: Sequence[str],
+        model: Model,
+        temperature: float,
+        how: Training,
     ) -> None:
-        self.data, self.parts, self.clients, self.model, self.how = replace(data, others=("edge",)), parts, clients, model, how
+        self.data, self.parts, self.clients, self.model, self.how = (
+            replace(data, others=("edge",)),
+            parts,
+            clients,
+            model,
+            how,
+        )
         self.width, self.temperature = model.width, temperature
         self.ids = [np.unique(part.all) for part in parts]
         edges = np.concatenate([part.all for part in parts])

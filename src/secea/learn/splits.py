@@ -71,9 +71,7 @@ def _owners(
     raise ParamsError(f"the split must be one of {', '.join(SPLITS)}, got {split!r}")
 
 
-def _knowing(
-    knows: NDArray[np.bool_], rows: Rows, kind: Kind, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _knowing(knows: NDArray[np.bool_], rows: Rows, kind: Kind, rng: np.random.Generator) -> NDArray[np.int64]:
     """One of the clients that know both ends of a row, each as likely as the others."""
     first, second = (rows[:, column] for column in kind.entities)
     draw = rng.random((len(knows), len(rows)))
@@ -89,4 +87,6 @@ def _held_out(part: Part, rng: np.random.Generator) -> Part:
     count = len(part.train)
     order, some = rng.permutation(count), count // HELD_OUT
     test = max(some, int(count > 1))
-    return Part(part.train[np.sort(order[some + test :])], part.train[order[:some]], part.train[order[some : some + test]])
+    return Part(
+        part.train[np.sort(order[some + test :])], part.train[order[:some]], part.train[order[some : some + test]]
+    )
