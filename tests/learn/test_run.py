@@ -260,7 +260,7 @@ def test_ratings_and_edges_end_to_end(tmp_path: Path) -> None:
         (("recommend",), 2, "Missing option '--data'"),
         ((), 2, "kg, recommend or social"),
         (("--resume", "nowhere"), 1, "is no run folder"),
-        (("kg", "--rounds", "-1"), 2, "Invalid value"),
+        (("kg", "--rounds", "0"), 2, "Invalid value"),
     ],
 )
 def test_mistakes_are_explained_with_their_exit_code(words: tuple[str, ...], code: int, text: str) -> None:

@@ -21,7 +21,7 @@ from secea.learn.learner import Batch, Learner, Score, Training, first_rows
 from secea.learn.models import Model
 
 HITS: Final = (1, 3, 5, 10)
-FLOATS_AT_ONCE: Final = 1 << 24
+FLOATS_AT_ONCE: Final = {"cpu": 1 << 24, "cuda": 1 << 28}
 """So many are in memory while evaluation computes scores."""
 
 
@@ -185,7 +185,7 @@ class Knowledge:
             [self.model.tail_query(entities[h], relations[r]), self.model.head_query(relations[r], entities[t])]
         )
         answers = torch.cat([t, h])
-        step = max(1, FLOATS_AT_ONCE // max(1, len(entities) * self.model.floats))
+        step = max(1, FLOATS_AT_ONCE.get(device.type, 1 << 24) // max(1, len(entities) * self.model.floats))
         ranks = []
         for start in range(0, len(queries), step):
             scores = self.model.scores(queries[start : start + step], entities)

@@ -146,6 +146,8 @@ class Task(Protocol):
     """higher, or lower."""
     width: int
     """Of a shared row."""
+    ids: list[NDArray[np.int64]]
+    """Each client's entities, ascending."""
 
     def learner(self, client: int | None) -> Learner:
         """The learner of a client; of all clients' data together for None."""

@@ -21,8 +21,9 @@ from secea.table import Name, Table
 Matrix = NDArray[np.float32]
 METHODS: Final = ("local", "common", "secea", "plain", "central")
 """In the order in which they are run and shown."""
-PRECISION: Final = 32
-"""Bits of a mean below `max_abs`: finer than float32, so that the secure mean and the plain one train alike."""
+MAX_ABS: Final = 1024.0
+PRECISION: Final = 36
+"""Bits of a mean below `MAX_ABS`: about as fine as float32, so that the secure mean and the plain one train alike."""
 
 
 class Method(Protocol):
@@ -58,7 +59,9 @@ class Secure:
 
     def __init__(self, names: Sequence[Sequence[Name]], dim: int, *, collusion: int, rounds: int) -> None:
         self._names = names
-        params = Params(clients=len(names), dim=dim, collusion=collusion, rounds=rounds, precision=PRECISION)
+        params = Params(
+            clients=len(names), dim=dim, collusion=collusion, rounds=rounds, max_abs=MAX_ABS, precision=PRECISION
+        )
         self._federation = Federation(params)
         with self._recorded():
             self._federation.setup(names)

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from secea.errors import DataError, ParamsError
 from secea.learn import config as settings
@@ -84,18 +83,13 @@ class Run:
         return self.config.to_json() | about | {"better": self.task.better}
 
     @cached_property
-    def ids(self) -> list[NDArray[np.int64]]:
-        """Each client's entities."""
-        return [self.task.learner(n).ids for n in range(len(self.clients))]
-
-    @cached_property
     def overlap(self) -> dict[str, Any]:
         """Who has how much, and how many own the same: a simulation sees it."""
         clients = [
             {"name": name, "entities": len(ids), **{stage: len(getattr(part, stage)) for stage in files.STAGES}}
-            for name, ids, part in zip(self.clients, self.ids, self.parts, strict=True)
+            for name, ids, part in zip(self.clients, self.task.ids, self.parts, strict=True)
         ]
-        owners = np.bincount(np.unique(np.concatenate(self.ids), return_counts=True)[1])
+        owners = np.bincount(np.unique(np.concatenate(self.task.ids), return_counts=True)[1])
         return {
             "clients": clients,
             "union": int(owners.sum()),
@@ -172,10 +166,9 @@ class Run:
         if name not in SHARING:
             return None
         if name != "secea":
-            return methods.Mean(self.ids, common=name == "common")
-        names = [[self.data.entities[i] for i in own] for own in self.ids]
-        rounds = max(1, self.config.rounds)
-        secure = methods.Secure(names, self.task.width, collusion=self.config.collusion, rounds=rounds)
+            return methods.Mean(self.task.ids, common=name == "common")
+        names = [[self.data.entities[i] for i in own] for own in self.task.ids]
+        secure = methods.Secure(names, self.task.width, collusion=self.config.collusion, rounds=self.config.rounds)
         self.folder.log("protocol.jsonl", {"round": 0, "resumed": begun, **secure.record})
         return secure
 
@@ -215,7 +208,7 @@ class Run:
         """The mechanism, and the secret of the run's noise: every method and every restart has the same."""
         assert self.config.dp is not None
         dp = self.config.dp
-        mechanism = privacy.calibrated(dp["epsilon"], dp["delta"], dp["clip"], max(1, self.config.rounds))
+        mechanism = privacy.calibrated(dp["epsilon"], dp["delta"], dp["clip"], self.config.rounds)
         return mechanism, self.folder.secret(privacy.new_key())
 
     def _noised(self, before: Sequence[methods.Matrix], after: Sequence[methods.Matrix], round: int) -> list[Any]:
@@ -267,7 +260,7 @@ class Run:
         if self.config.dp is None:
             return {"epsilon": None}
         mechanism, _ = self._noise
-        rounds, delta, rows = max(1, self.config.rounds), self.config.dp["delta"], max(map(len, self.ids))
+        rounds, delta, rows = self.config.rounds, self.config.dp["delta"], max(map(len, self.task.ids))
         return {
             "epsilon": privacy.epsilon(mechanism, delta, rounds),
             "privacy": {
