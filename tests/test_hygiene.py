@@ -88,8 +88,8 @@ def weak_randomness(tree: ast.Module) -> Iterator[ast.AST]:
     yield from mentioned(tree, r"(np|numpy)\.random(\.\w+)*|uuid\.\w+")
 
 
-PUBLIC_INPUTS: Final = re.compile(r"demo\.py|audit/.*")
-"""Modules that make up embeddings: public data, no secrets."""
+PUBLIC_INPUTS: Final = re.compile(r"demo\.py|audit/.*|learn/(splits|social)\.py")
+"""Modules that make up embeddings, or deal out data: public, no secrets."""
 
 
 def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
@@ -100,8 +100,9 @@ def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
 
 ENTROPY: Final = {
     "client.py", "server.py", "keys.py", "paillier.py", "engines/local.py", "engines/store.py", "demo.py", "oracle.py",
+    "learn/privacy.py",
 }  # fmt: skip
-"""Modules that name the default source; all but the last two only as the default of an argument."""
+"""Modules that name the default source; all but demo and oracle only as the default of an argument."""
 
 
 def beside_defaults(tree: ast.Module) -> Iterator[ast.AST]:
@@ -194,7 +195,9 @@ OUTSIDE: Final = (
     "socket", "selectors", "asyncio", "http", "urllib", "subprocess", "multiprocessing", "pathlib", "shutil",
     "tempfile", "io", "time", "datetime", "logging", "warnings", "pickle", "shelve", "sqlite3",
 )  # fmt: skip
-ENGINES: Final = re.compile(r"engines/.*|cli\.py|demo\.py|audit/.*|report/.*|adapters/torch\.py|_kernels/build\.py")
+ENGINES: Final = re.compile(
+    r"engines/.*|cli\.py|demo\.py|audit/.*|learn/.*|report/.*|adapters/torch\.py|_kernels/build\.py"
+)
 
 
 def outside(tree: ast.Module) -> Iterator[ast.AST]:

@@ -9,6 +9,7 @@ import click
 
 import secea
 from secea.errors import SecEAError
+from secea.learn.command import train
 
 
 class _Commands(click.Group):
@@ -191,6 +192,9 @@ def roster(
     click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}; {session.retrieval}")
     click.secho(f"fingerprint     {session.fingerprint}", bold=True)
     click.echo("All parties compare this fingerprint before they start.")
+
+
+main.add_command(train)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Representation learning over a federation: `secea train`. The tasks need the extra `secea[learn]`."""

@@ -1,0 +1,221 @@
+"""`secea train`: the options, and where they go. Nothing heavy is imported before a run begins."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secea.errors import MissingExtra
+from secea.learn.methods import METHODS
+
+POSITIVE, ABOVE_ZERO = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
+BETWEEN = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--resume", metavar="RUN", type=click.Path(path_type=Path), help="Go on with the run of this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (with --resume).")
+@click.pass_context
+def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
+    """Train embeddings over a federation, and compare with no sharing, less sharing, and no protection.
+
+    Five methods run from the same seeds and the same initial embeddings: `local` (no sharing), `common` (means of the
+    entities that all clients own: what private set intersection allows), `secea` (secure means over all owners),
+    `plain` (the same means, unprotected), and `central` (all data in one place).
+
+    Everything is written to a run folder: settings, metrics of each evaluated round, time and bytes of each round of
+    the protocol, final embeddings. A run that was stopped goes on from there. docs/learning.md has the details.
+
+    \b
+    Examples:
+      secea train kg                                            UMLS, 8 clients: about two minutes
+      secea train kg --data triples.tsv --split own             your own triples
+      secea train recommend --data ratings.csv --clients 10
+      secea train social --data edges.csv --clients 6
+      secea train --resume runs/kg-umls-20250101-120000         go on with a run that was stopped
+    """  # noqa: D301
+    if ctx.invoked_subcommand is None:
+        if resume is None:
+            raise click.UsageError("what to train: kg, recommend or social? `secea train --help` has examples")
+        _run(lambda: _resumed(resume), as_json)
+    elif resume is not None:
+        raise click.UsageError("--resume takes all settings from the folder: leave the rest out")
+
+
+def _resumed(folder: Path) -> Any:
+    from secea.learn.run import Run
+
+    return Run.resume(folder)
+
+
+def _common(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that all tasks have."""
+    options = [
+        click.option("--clients", type=POSITIVE, help="How many; 8, or as the data came."),
+        click.option("--dim", type=POSITIVE, help="Length of an embedding."),
+        click.option("--rounds", type=POSITIVE, help="Rounds of training and sharing.  [40]"),
+        click.option("--epochs", type=POSITIVE, default=3, show_default=True, help="Epochs of each client in a round."),
+        click.option("--batch", type=POSITIVE, help="Examples in one step."),
+        click.option("--lr", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of split, embeddings and training."),
+        click.option("--methods", metavar="A,B,...", help=f"Which ones; all of {','.join(METHODS)}."),
+        click.option(
+            "--collusion", type=POSITIVE, default=1, show_default=True,
+            help="So many clients together learn nothing (secea; less than half).",
+        ),
+        click.option("--every", type=POSITIVE, default=5, show_default=True, help="Evaluate after so many rounds."),
+        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),
+        click.option(
+            "--dp-epsilon", type=ABOVE_ZERO,
+            help="Differential privacy: the epsilon of one row of one client over the whole run. Off if not given.",
+        ),
+        click.option("--dp-delta", type=BETWEEN, default=1e-5, show_default=True),
+        click.option(
+            "--dp-clip", type=ABOVE_ZERO, default=0.1, show_default=True,
+            help="Each row's change in a round is clipped to this norm.",
+        ),
+        click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [runs/TASK-DATA-TIME]"),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+SHARE = click.option(
+    "--share", type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Split own: what a client knows."
+)
+CORE = click.option(
+    "--core", type=click.FloatRange(0, 1), default=0.25, show_default=True, help="Split own: what all know."
+)
+NEGATIVES = click.option("--negatives", type=POSITIVE, help="Wrong answers in a step, shared by its examples.")
+TEMPERATURE = click.option(
+    "--temperature", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Of self-adversarial weights."
+)
+
+
+@train.command()
+@click.option("--data", multiple=True, default=("umls",), show_default=True, help="umls, kinships, nations; or files.")
+@click.option(
+    "--split", type=click.Choice(["own", "random", "relation", "files"]), help="Who gets which triples.  [own]"
+)
+@SHARE
+@CORE
+@click.option(
+    "--model", type=click.Choice(["transe", "rotate", "distmult", "complex"]), default="transe", show_default=True
+)
+@click.option("--norm", type=click.Choice([1, 2]), default=2, show_default=True, help="TransE's distance.")
+@click.option("--margin", type=float, help="Of TransE and RotatE.")
+@NEGATIVES
+@TEMPERATURE
+@_common
+def kg(**options: Any) -> None:
+    """Complete knowledge graphs: filtered MRR and Hits@k.
+
+    Data: (head, relation, tail) in .tsv, .txt, .csv, .npz or .parquet, or a folder with train, valid and test. Several
+    --data, a folder of files, or an .npz with train_0, valid_0, test_0, train_1, ...: one client each.
+
+    Splits: `own`, a client knows a share of the entities and a core that all know, and a triple goes to one client that
+    knows both ends; `random`, by triple; `relation`, each relation to one client; `files`, as the data came.
+
+    \b
+    Examples:
+      secea train kg
+      secea train kg --data kinships --clients 5 --model rotate
+      secea train kg --data north.tsv --data south.tsv --data west.tsv
+      secea train kg --data fb15k237_r10.npz --model transe --norm 1 --dim 128 --negatives 256 --lr 0.001 \\
+          --batch 512 --margin 10 --rounds 200 --device cuda          FedE's settings
+      secea train kg --dp-epsilon 8 --methods local,plain,secea
+    """  # noqa: D301
+    _begin("kg", options)
+
+
+@train.command()
+@click.option("--data", multiple=True, required=True, help="Ratings: user, item, rating.")
+@click.option("--split", type=click.Choice(["own", "random", "files"]), help="Who gets which ratings.  [own]")
+@_common
+def recommend(**options: Any) -> None:
+    """Predict ratings: RMSE of matrix factorisation with biases. Items are shared, users and biases stay local.
+
+    Data: (user, item, rating) in .tsv, .txt, .csv, .npz or .parquet; more columns are ignored. Splits: `own`, each user
+    belongs to one client; `random`, by rating; `files`, one file for each client.
+
+    \b
+    Examples:
+      secea train recommend --data ratings.csv --clients 10
+      secea train recommend --data a.csv --data b.csv --data c.csv --rounds 60
+    """  # noqa: D301
+    _begin("recommend", options)
+
+
+@train.command()
+@click.option("--data", multiple=True, required=True, help="Edges: two nodes in a row.")
+@click.option("--split", type=click.Choice(["own", "random", "files"]), help="Who gets which edges.  [own]")
+@SHARE
+@CORE
+@NEGATIVES
+@TEMPERATURE
+@_common
+def social(**options: Any) -> None:
+    """Predict links of a graph without directions: AUC against as many pairs that are no edges.
+
+    Data: two nodes in a row, in .tsv, .txt, .csv, .npz or .parquet. Splits: `own`, a client knows a share of the nodes
+    and a core that all know, and an edge goes to one client that knows both ends; `random`, by edge; `files`.
+
+    \b
+    Examples:
+      secea train social --data edges.csv --clients 6
+      secea train social --data edges.csv --clients 6 --collusion 2 --json > result.json
+    """  # noqa: D301
+    _begin("social", options)
+
+
+def _begin(task: str, options: dict[str, Any]) -> None:
+    as_json, out = options.pop("as_json"), options.pop("out")
+    sources = options.pop("data")
+    epsilon, delta, clip = (options.pop(f"dp_{name}") for name in ("epsilon", "delta", "clip"))
+    dp = None if epsilon is None else {"epsilon": epsilon, "delta": delta, "clip": clip}
+    methods = None
+    if options["methods"] is not None:
+        methods = tuple(name.strip() for name in options["methods"].split(","))
+        if unknown := set(methods) - set(METHODS):
+            raise click.UsageError(f"there is no method {min(unknown)!r}; there are {', '.join(METHODS)}")
+
+    def begun() -> Any:
+        from secea.learn.config import resolved
+        from secea.learn.run import Run
+
+        config = resolved(task, sources, **(options | {"methods": methods, "dp": dp}))
+        name = f"{task}-{config.data.replace(' ', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
+        return Run.begin(out or Path("runs") / name, config)
+
+    _run(begun, as_json)
+
+
+def _run(make: Callable[[], Any], as_json: bool) -> None:
+    """Run to the end, and show it; when stopped, say how to go on."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra("secea train needs PyTorch and what goes with it: pip install 'secea[learn]'")
+    from rich.console import Console
+
+    from secea.learn import show
+
+    run, folder = make(), None
+    try:
+        folder = run.folder.path
+        with show.bars(run.config.methods, run.config.rounds, Console(stderr=True)) as watch:
+            result = run.go(watch)
+    except KeyboardInterrupt:
+        click.echo(f"stopped; go on with: secea train --resume {folder}", err=True)
+        sys.exit(130)
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+    else:
+        show.table(result, Console())

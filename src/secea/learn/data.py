@@ -1,0 +1,287 @@
+"""Triples, ratings and edges from files and packages, as arrays of ids and the names behind them."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.errors import DataError, MissingExtra
+from secea.table import Name
+
+Rows: TypeAlias = NDArray[Any]
+"""One row for each triple, rating or edge: columns of ids (int64); of ratings (float64) the last is the rating."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the columns of a task's data are."""
+
+    columns: tuple[str, ...]
+    entities: tuple[int, ...]
+    """The columns of what clients share: entities, items, nodes."""
+    other: int | None
+    """The column of what stays at a client: relations, users."""
+    valued: bool = False
+    """Whether the last column is a number."""
+
+
+KINDS: Final = {
+    "kg": Kind(("head", "relation", "tail"), (0, 2), 1),
+    "recommend": Kind(("user", "item", "rating"), (1,), 0, valued=True),
+    "social": Kind(("source", "target"), (0, 1), None),
+}
+HEADER: Final = re.compile(
+    r"head|relation|tail|subject|predicate|object|source|target|from|to|[hrtspouv]|src|dst"
+    r"|(user|item|movie|node|id)_?(id|[12])?|rating|score|time(stamp)?",
+    re.IGNORECASE,
+)
+"""Words of which a first line that is no data consists."""
+PACKAGED: Final = ("kinships", "nations", "umls")
+"""Knowledge graphs that lie inside the `pykeen` package."""
+SUFFIXES: Final = (".tsv", ".txt", ".csv", ".npz", ".parquet")
+STAGES: Final = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one client, or those that are still to be dealt out."""
+
+    train: Rows
+    valid: Rows
+    test: Rows
+
+    @property
+    def all(self) -> Rows:
+        """All rows."""
+        return np.concatenate([self.train, self.valid, self.test])
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What was read: ids are places in `entities` and `others`."""
+
+    name: str
+    entities: tuple[Name, ...]
+    others: tuple[Name, ...]
+    parts: tuple[Part, ...]
+    """One for each client where the data came split among clients; otherwise one."""
+    clients: tuple[str, ...]
+    """Names of the clients where the data came split; otherwise none."""
+
+
+def read(task: str, sources: Sequence[str]) -> Dataset:
+    """A data set by name, a file, a folder, or several files (one for each client)."""
+    kind = KINDS[task]
+    clients: tuple[str, ...] = ()
+    if len(sources) > 1:
+        paths = [Path(source) for source in sources]
+        raw, clients = [_one(path, kind) for path in paths], _stems(paths)
+        name = "files"
+    elif sources[0] in PACKAGED and not Path(sources[0]).exists():
+        if task != "kg":
+            raise DataError(f"{sources[0]} is a knowledge graph; secea train {task} needs a file: {_wanted(kind)}")
+        raw, name = [_staged(_package_folder() / sources[0], kind)], sources[0]
+    else:
+        path = Path(sources[0])
+        name = path.stem
+        if path.is_dir():
+            files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+            if any(each.stem == "train" for each in files):
+                raw = [_staged(path, kind)]
+            elif files:
+                raw, clients = [_one(each, kind) for each in files], _stems(files)
+            else:
+                raise DataError(f"the folder {path} holds no data: {', '.join(SUFFIXES)}")
+        elif path.suffix == ".npz" and path.exists() and (numbers := _numbered(path)):
+            arrays = _arrays(path)
+            raw = [{s: _checked(arrays.get(f"{s}_{n}"), path, f"{s}_{n}", kind) for s in STAGES} for n in numbers]
+            clients = tuple(f"client {n}" for n in range(len(numbers)))
+        else:
+            raw = [_one(path, kind)]
+    return _indexed(name, raw, clients, kind)
+
+
+Raw: TypeAlias = dict[str, list[tuple[Any, ...]]]
+"""Rows of names, by stage."""
+
+
+def _indexed(name: str, raw: Sequence[Raw], clients: tuple[str, ...], kind: Kind) -> Dataset:
+    """Names become ids: the places in their sorted list."""
+    everything = list(itertools.chain.from_iterable(rows for part in raw for rows in part.values()))
+    if not everything:
+        raise DataError(f"{name} holds no rows; {_wanted(kind)}")
+    entities = _sorted({row[c] for row in everything for c in kind.entities})
+    others = () if kind.other is None else _sorted({row[kind.other] for row in everything})
+    places: list[Mapping[Any, int]] = []
+    for column in range(len(kind.columns)):
+        listed = entities if column in kind.entities else others if column == kind.other else ()
+        places.append({each: i for i, each in enumerate(listed)})
+
+    def ids(rows: list[tuple[Any, ...]]) -> Rows:
+        out = np.empty((len(rows), len(kind.columns)), np.float64 if kind.valued else np.int64)
+        for column, place in enumerate(places):
+            out[:, column] = [place[row[column]] if place else row[column] for row in rows]
+        return out
+
+    parts = tuple(Part(*(ids(part[stage]) for stage in STAGES)) for part in raw)
+    return Dataset(name, entities, others, parts, clients)
+
+
+def _sorted(names: set[Name]) -> tuple[Name, ...]:
+    """Numbers before texts."""
+    return tuple(sorted(names, key=lambda name: (isinstance(name, str), name)))
+
+
+def _one(path: Path, kind: Kind) -> Raw:
+    """One file, for one client or for all: stages where it has them, else all rows are still to be held out."""
+    if path.suffix not in SUFFIXES or not path.is_file():
+        there = f"data sets that come along: {', '.join(PACKAGED)} (kg)"
+        raise DataError(
+            f"there is no data set and no file {str(path)!r}; {there}; files: {', '.join(SUFFIXES)}, {_wanted(kind)}"
+        )
+    if path.suffix == ".npz":
+        arrays = _arrays(path)
+        if "train" in arrays:
+            return {stage: _checked(arrays.get(stage), path, stage, kind) for stage in STAGES}
+        if len(arrays) != 1:
+            found = ", ".join(arrays) or "none"
+            raise DataError(f"{path} must hold train_0, ..., or train and test, or one array; it holds {found}")
+        ((name, array),) = arrays.items()
+        return {"train": _checked(array, path, name, kind), "valid": [], "test": []}
+    reader = _parquet if path.suffix == ".parquet" else _text
+    return {"train": reader(path, kind), "valid": [], "test": []}
+
+
+def _staged(folder: Path, kind: Kind) -> Raw:
+    """A folder with train, valid and test."""
+    found: Raw = {}
+    for stage in STAGES:
+        files = [path for path in sorted(folder.iterdir()) if path.stem == stage and path.suffix in SUFFIXES]
+        if len(files) > 1:
+            raise DataError(f"{folder} has {files[0].name} and {files[1].name}: which one is meant?")
+        found[stage] = _one(files[0], kind)["train"] if files else []
+    return found
+
+
+def _stems(paths: Sequence[Path]) -> tuple[str, ...]:
+    stems = [path.stem for path in paths]
+    return tuple(stems) if len(set(stems)) == len(stems) else tuple(f"client {n}" for n in range(len(stems)))
+
+
+def _wanted(kind: Kind) -> str:
+    return f"{len(kind.columns)} columns: {', '.join(kind.columns)}"
+
+
+def _package_folder() -> Path:
+    """Where pykeen keeps its data; pykeen itself is not imported."""
+    spec = importlib.util.find_spec("pykeen")
+    if spec is None or spec.submodule_search_locations is None:
+        raise MissingExtra(
+            f"the data sets {', '.join(PACKAGED)} come with pykeen, which is not installed: pip install 'secea[learn]'"
+        )
+    return Path(next(iter(spec.submodule_search_locations))) / "datasets"
+
+
+# ------------------------------------------------------------------------------------------------------- file formats
+
+
+def _text(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
+    """Lines of names: commas in .csv, tabs in others (or blanks where there is no tab)."""
+    rows: list[tuple[Any, ...]] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines: Iterable[list[str]] = csv.reader(file) if path.suffix == ".csv" else map(_fields, file)
+            for number, line in enumerate(lines, 1):
+                where = f"{path}, line {number}"
+                if not any(line) or (number == 1 and all(HEADER.fullmatch(word.strip()) for word in line)):
+                    continue
+                rows.append(_row([word.strip() for word in line], where, kind))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except csv.Error as error:
+        raise DataError(f"{path} is no CSV file: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    return rows
+
+
+def _fields(line: str) -> list[str]:
+    return line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
+
+
+def _row(line: Sequence[Any], where: str, kind: Kind) -> tuple[Any, ...]:
+    """The columns of a row, with names that are not empty and a rating that is a number."""
+    wanted = len(kind.columns)
+    if len(line) < wanted or (len(line) > wanted and not kind.valued):  # ratings may have a time stamp
+        raise DataError(f"{where}: {len(line)} columns; expected {_wanted(kind)}")
+    row = list(line[:wanted])
+    for column, name in enumerate(row[: wanted - kind.valued]):
+        if name in ("", None):
+            raise DataError(f"{where}: the {kind.columns[column]} is empty")
+    if kind.valued:
+        try:
+            row[-1] = float(row[-1])
+        except (TypeError, ValueError):
+            raise DataError(f"{where}: the rating {row[-1]!r} is not a number") from None
+        if not np.isfinite(row[-1]):
+            raise DataError(f"{where}: the rating {row[-1]} is not finite")
+    return tuple(row)
+
+
+def _parquet(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
+    try:
+        table = parquet.read_table(path)
+    except (ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is no parquet file: {str(error).splitlines()[0]}") from None
+    names = [name.lower() for name in table.column_names]
+    if set(kind.columns) <= set(names):
+        table = table.select([names.index(column) for column in kind.columns])
+    columns = [column.to_pylist() for column in table.columns]
+    return [_row(line, f"{path}, row {number}", kind) for number, line in enumerate(zip(*columns, strict=True), 1)]
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} is no .npz file of plain arrays: {error}") from None
+
+
+def _numbered(path: Path) -> list[int]:
+    """The clients of a file with arrays train_0, valid_0, test_0, train_1, ..."""
+    found = {int(match[1]) for name in _arrays(path) if (match := re.fullmatch(r"(?:train|valid|test)_(\d+)", name))}
+    return sorted(found)
+
+
+def _checked(array: NDArray[Any] | None, path: Path, name: str, kind: Kind) -> list[tuple[Any, ...]]:
+    """The rows of an array: integers or texts are names; integers may come as floats beside ratings."""
+    if array is None:
+        return []
+    where = f"{path}, array {name}"
+    if array.ndim != 2 or array.shape[1] < len(kind.columns):
+        raise DataError(f"{where} has shape {array.shape}; expected {_wanted(kind)}")
+    ids = array[:, : len(kind.columns) - kind.valued]
+    if np.issubdtype(ids.dtype, np.floating):
+        wrong = np.flatnonzero(~(np.isfinite(ids) & (ids == np.rint(ids))).all(axis=1))
+        if wrong.size:
+            raise DataError(f"{where}, row {int(wrong[0])}: ids must be whole numbers, got {ids[wrong[0]].tolist()}")
+        ids = ids.astype(np.int64)
+    rows: list[list[Any]] = ids.tolist()
+    if kind.valued:
+        for row, value in zip(rows, array[:, -1 if array.shape[1] == 3 else 2].tolist(), strict=True):
+            row.append(value)
+    return [_row(row, f"{where}, row {number}", kind) for number, row in enumerate(rows)]

@@ -1,0 +1,114 @@
+"""The folder of a run: what is written, atomically, and what a killed run continues from."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.errors import DataError
+from secea.table import Name
+
+State = dict[str, NDArray[Any]]
+
+
+class Folder:
+    """Files are replaced whole; the lines of a log belong to a round that has a checkpoint, or are taken back."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """One JSON file."""
+        self._replace(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """A JSON file, None if it is not there."""
+        try:
+            text: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise DataError(f"{self.path / name} is damaged: {error}") from None
+        return text
+
+    def _replace(self, target: Path, data: bytes, mode: int = 0o644) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(target.name + ".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        fresh.replace(target)
+
+    # ------------------------------------------------------------------------------------------------------- logs
+
+    def log(self, name: str, line: Mapping[str, Any]) -> None:
+        """One more line."""
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """All whole lines."""
+        try:
+            text = (self.path / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def take_back(self, rounds: Mapping[str, int]) -> None:
+        """Only what belongs to rounds with a checkpoint stays in the logs; `rounds` is by method."""
+        for name in ("metrics.jsonl", "protocol.jsonl"):
+            kept = [x for x in self.lines(name) if x["round"] <= rounds.get(x.get("method", "secea"), -1)]
+            if (self.path / name).exists():
+                self._replace(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+
+    def save(self, method: str, round: int, states: Sequence[State], seconds: Mapping[str, float]) -> None:
+        """Where a method stands after a round; `seconds` were spent since its last line."""
+        arrays = {f"{n}/{name}": array for n, state in enumerate(states) for name, array in state.items()}
+        about = np.array(json.dumps({"round": round, "clients": len(states), "seconds": dict(seconds)}))
+        target = self.path / "checkpoint" / f"{method}.npz"
+        target.parent.mkdir(exist_ok=True)
+        fresh = target.with_name(f"{method}.new.npz")
+        np.savez(fresh, about=about, **arrays)  # type: ignore[arg-type]  # numpy's types take no names from a mapping
+        fresh.replace(target)
+
+    def saved(self, method: str) -> tuple[int, list[State], dict[str, float]] | None:
+        """The newest checkpoint of a method."""
+        path = self.path / "checkpoint" / f"{method}.npz"
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            states: list[State] = [{} for _ in range(about["clients"])]
+            for key in file.files:
+                number, slash, name = key.partition("/")
+                if slash:
+                    states[int(number)][name] = file[key]
+        return about["round"], states, about["seconds"]
+
+    def secret(self, fresh: bytes) -> bytes:
+        """The key of the run's noise: kept, for this user alone, until the run is finished."""
+        path = self.path / "checkpoint" / "noise.key"
+        if not path.exists():
+            self._replace(path, fresh, 0o600)
+        return path.read_bytes()
+
+    def forget(self) -> None:
+        """The run is finished."""
+        shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
+
+    # ------------------------------------------------------------------------------------------------- embeddings
+
+    def embeddings(self, method: str, client: str, names: Sequence[Name], matrix: NDArray[np.float32]) -> None:
+        """What a client has in the end."""
+        target = self.path / "embeddings" / method / f"{client}.npz"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(target, names=np.array(names), matrix=matrix)

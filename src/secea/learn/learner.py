@@ -1,0 +1,166 @@
+"""What every task's learner has in common: rows that are shared, parameters that stay, a training loop, and its state.
+
+Nothing here depends on the method: all of them start from the same embeddings, and see the same batches and negatives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from secea.table import Name, name_bytes
+
+
+def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what: str) -> NDArray[np.float32]:
+    """Where embeddings start: uniform in [-spread, spread), a public function of the seed and the name.
+
+    So those who own an entity start from the same row, and nobody has to send it.
+    """
+    start = f"secea {what} {seed}\n".encode()
+    words = b"".join(hashlib.shake_256(start + name_bytes(name)).digest(4 * width) for name in names)
+    uniform = (np.frombuffer(words, "<u4") >> 8) * 2.0**-24
+    return ((2.0 * uniform - 1.0) * spread).astype(np.float32).reshape(-1, width)
+
+
+def generator(device: torch.device, *of: object) -> torch.Generator:
+    """The randomness of training: the same for every method, another one for each client and round."""
+    seed = hashlib.blake2b("\n".join(map(str, of)).encode(), digest_size=8).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(seed, "little") >> 1)
+
+
+@dataclass
+class Score:
+    """What evaluation counted: totals over so many cases, to be pooled over clients and then divided."""
+
+    cases: int = 0
+    totals: dict[str, float] = field(default_factory=dict)
+    why: str = ""
+    """Where there are no cases: why not."""
+
+    def __add__(self, other: Score) -> Score:
+        names = self.totals.keys() | other.totals.keys()
+        totals = {name: self.totals.get(name, 0.0) + other.totals.get(name, 0.0) for name in names}
+        return Score(self.cases + other.cases, totals, self.why or other.why)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How all learners of a run train."""
+
+    epochs: int
+    batch: int
+    lr: float
+    negatives: int
+    seed: int
+    device: torch.device
+
+
+class Batch(NamedTuple):
+    """Some of the examples."""
+
+    picked: Tensor
+    size: int = 0
+    """What the learner wants to know about them and would have to wait for on a GPU."""
+
+
+class Learner:
+    """One client's embeddings (or all clients' together) and what trains them."""
+
+    def __init__(
+        self, number: int, ids: NDArray[np.int64], shared: NDArray[np.float32], own: Mapping[str, Any], how: Training
+    ) -> None:
+        self.number, self.ids, self.how = number, ids, how
+        self.shared = torch.tensor(shared, device=how.device)
+        """One row for each of `ids`: what a client contributes and gets back."""
+        self.own = {name: torch.tensor(value, device=how.device) for name, value in own.items()}
+        """What never leaves the client."""
+
+    @property
+    def examples(self) -> int:
+        """How many rows there are to train on."""
+        raise NotImplementedError
+
+    def batches(self, order: Tensor) -> Iterable[Batch]:
+        """The examples of one epoch, in this order."""
+        return (Batch(picked) for picked in torch.split(order, self.how.batch))
+
+    def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
+        """The mean loss of the examples of a batch."""
+        raise NotImplementedError
+
+    def train(self, round: int) -> tuple[float, int]:
+        """A round's epochs, with an optimiser of their own. Returns the sum of the losses and what it is over."""
+        count, how = self.examples, self.how
+        if not count:
+            return 0.0, 0
+        random = generator(how.device, "train", how.seed, self.number, round)
+        parameters = [self.shared, *self.own.values()]
+        for each in parameters:
+            each.requires_grad_(True)
+        optimiser = torch.optim.Adam(parameters, lr=how.lr, fused=True)
+        total = torch.zeros((), device=how.device)
+        for _ in range(how.epochs):
+            order = torch.randperm(count, generator=random, device=how.device)
+            for batch in self.batches(order):
+                loss = self.loss(batch, random)
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                total += loss.detach() * len(batch.picked)
+        for each in parameters:
+            each.requires_grad_(False)
+            each.grad = None
+        return total.item(), how.epochs * count
+
+    def table(self) -> NDArray[np.float32]:
+        """The shared rows, to contribute."""
+        return self.shared.cpu().numpy().copy()
+
+    def adopt(self, rows: NDArray[np.float32]) -> None:
+        """The means, instead of the shared rows."""
+        self.shared = torch.tensor(rows, device=self.how.device)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that another learner for the same data needs to go on from here."""
+        return {name: value.cpu().numpy() for name, value in {"shared": self.shared, **self.own}.items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a saved state."""
+        self.adopt(state["shared"])
+        self.own = {name: torch.tensor(state[name], device=self.how.device) for name in self.own}
+
+
+class Task(Protocol):
+    """What a run needs to know about a task."""
+
+    metric: str
+    """The main one."""
+    better: str
+    """higher, or lower."""
+    width: int
+    """Of a shared row."""
+    ids: list[NDArray[np.int64]]
+    """Each client's entities, ascending."""
+
+    def learner(self, client: int | None) -> Learner:
+        """The learner of a client; of all clients' data together for None."""
+        ...
+
+    def evaluate(self, learner: Learner, client: int, stage: str) -> Score:
+        """How well the client's test (or valid) rows are predicted."""
+        ...
+
+    def metrics(self, score: Score) -> dict[str, float | None]:
+        """The metrics of a score; None where there are no cases."""
+        ...
+
+    def messages(self) -> list[str]:
+        """What to tell about the clients' data."""
+        ...

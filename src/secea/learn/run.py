@@ -1,0 +1,317 @@
+"""One run: the methods one after the other, from the same seeds and initial embeddings, into one folder.
+
+A run that was killed goes on from its folder. On one machine, without a GPU, all methods but `secea` then give the same
+numbers bit for bit; `secea` draws fresh randomness for the protocol, and gives the same to its resolution.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from secea.errors import DataError, ParamsError
+from secea.learn import config as settings
+from secea.learn import data as files
+from secea.learn import methods, privacy, splits
+from secea.learn.config import Config
+from secea.learn.folder import Folder
+from secea.learn.kg import Knowledge
+from secea.learn.learner import Learner, Score, Task, Training
+from secea.learn.models import MODELS, Dot, TransE
+from secea.learn.recommend import Recommendation
+from secea.learn.social import Links
+
+Watch = Callable[[str, int], None]
+"""Told the method and the round that is done."""
+Seconds = defaultdict[str, float]
+"""By what they were spent on."""
+CLIENTS: Final = 8
+"""Where neither the user nor the data says how many."""
+SHARING: Final = ("common", "secea", "plain")
+
+
+class Run:
+    """The run of a folder: new, or to be continued."""
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.config = Folder(folder), config
+        data = files.read(config.task, config.sources)
+        split, number = _way(config, data)
+        dealt = splits.deal(
+            config.task, data, split, clients=number, seed=config.seed, share=config.share, core=config.core
+        )
+        self.clients, self.parts = dealt.clients, dealt.parts
+        methods.check(config.methods, len(self.clients), config.collusion)
+        self.data, self.task = data, _task(config, data, dealt)
+        self.split = split
+        self.messages = [*dealt.messages, *self.task.messages()]
+        self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, len(self.clients)))
+
+    @classmethod
+    def begin(cls, folder: Path, config: Config) -> Run:
+        """A new folder."""
+        if folder.exists() and any(folder.iterdir()):
+            raise DataError(f"{folder} is not empty; go on with a run by --resume {folder}, or choose another --out")
+        run = cls(folder, config)
+        run.folder.write_json("config.json", run.settings)
+        run.folder.write_json("overlap.json", run.overlap)
+        return run
+
+    @classmethod
+    def resume(cls, folder: Path) -> Run:
+        """A folder that was left unfinished."""
+        run = cls(folder, settings.read(folder / "config.json"))
+        if run.folder.read_json("overlap.json") not in (None, run.overlap):
+            raise DataError(f"the data of {folder} has changed since the run was begun; begin a new one")
+        return run
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What config.json holds."""
+        about = {"clients": len(self.clients), "split": self.split, "metric": self.task.metric}
+        return self.config.to_json() | about | {"better": self.task.better}
+
+    @cached_property
+    def overlap(self) -> dict[str, Any]:
+        """Who has how much, and how many own the same: a simulation sees it."""
+        clients = [
+            {"name": name, "entities": len(ids), **{stage: len(getattr(part, stage)) for stage in files.STAGES}}
+            for name, ids, part in zip(self.clients, self.task.ids, self.parts, strict=True)
+        ]
+        owners = np.bincount(np.unique(np.concatenate(self.task.ids), return_counts=True)[1])
+        return {
+            "clients": clients,
+            "union": int(owners.sum()),
+            "owners": {str(count): int(many) for count, many in enumerate(owners) if many},
+        }
+
+    # ---------------------------------------------------------------------------------------------------- the loop
+
+    def go(self, watch: Watch) -> dict[str, Any]:
+        """All methods, from where they stand. Returns what `--json` prints."""
+        done = self.folder.read_json("result.json")
+        if done is not None:
+            return done
+        torch.set_num_threads(1)  # clients train side by side; sums do not depend on the number of cores
+        stand = {name: saved[0] for name in self.config.methods if (saved := self.folder.saved(name))}
+        self.folder.take_back(stand)
+        if self.config.dp is not None:
+            _ = self._noise
+        for name in self.config.methods:
+            self._method(name, watch)
+        result = self._result()
+        self.folder.write_json("result.json", result)
+        self.folder.forget()
+        return result
+
+    def _method(self, name: str, watch: Watch) -> None:
+        central, config = name == "central", self.config
+        learners = [self.task.learner(None)] if central else [self.task.learner(n) for n in range(len(self.clients))]
+        seconds: Seconds = defaultdict(float)
+        saved = self.folder.saved(name)
+        begun = 0
+        if saved is not None:
+            begun, states, spent = saved
+            seconds.update(spent)
+            for learner, state in zip(learners, states, strict=True):
+                learner.restore(state)
+        watch(name, begun)
+        if begun == config.rounds and saved is not None:
+            return
+        method = self._aggregation(name, begun)
+        if saved is None:
+            self._evaluate(name, learners, 0, None, seconds)
+            self.folder.save(name, 0, [each.state() for each in learners], seconds)
+        for number in range(begun + 1, config.rounds + 1):
+            before = [each.table() for each in learners] if method and config.dp else None
+            with _timed(seconds, "training"):
+                losses = self._each(partial(_trained, number), learners)
+            if method is not None:
+                with _timed(seconds, "aggregation"):
+                    tables = [each.table() for each in learners]
+                    if before is not None:
+                        tables = self._noised(before, tables, number)
+                    for learner, rows in zip(learners, method.aggregate(tables), strict=True):
+                        learner.adopt(rows)
+                if isinstance(method, methods.Secure):
+                    self.folder.log("protocol.jsonl", {"round": number, **method.record})
+            if number == config.rounds:
+                for n, learner in enumerate(learners):
+                    names = [self.data.entities[i] for i in learner.ids]
+                    client = "all" if central else self.clients[n]
+                    self.folder.embeddings(name, client, names, learner.table())
+            if number % config.every == 0 or number == config.rounds:
+                cases = sum(count for _, count in losses)
+                loss = sum(total for total, _ in losses) / cases if cases else None
+                self._evaluate(name, learners, number, loss, seconds)
+            self.folder.save(name, number, [each.state() for each in learners], seconds)
+            watch(name, number)
+
+    def _each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Clients side by side; a GPU takes them one after the other."""
+        return [*map(work, items)] if self.config.device != "cpu" else [*self._pool.map(work, items)]
+
+    def _aggregation(self, name: str, begun: int) -> methods.Method | None:
+        if name not in SHARING:
+            return None
+        if name != "secea":
+            return methods.Mean(self.task.ids, common=name == "common")
+        names = [[self.data.entities[i] for i in own] for own in self.task.ids]
+        secure = methods.Secure(names, self.task.width, collusion=self.config.collusion, rounds=self.config.rounds)
+        self.folder.log("protocol.jsonl", {"round": 0, "resumed": begun, **secure.record})
+        return secure
+
+    def _evaluate(
+        self, name: str, learners: Sequence[Learner], round: int, loss: float | None, seconds: Seconds
+    ) -> None:
+        """Every client's test rows, by its own learner or the central one; a line in the log."""
+        numbers = range(len(self.clients))
+        with _timed(seconds, "evaluation"):
+            test, valid = (
+                self._each(partial(self._evaluated, learners, stage), numbers) for stage in ("test", "valid")
+            )
+        main = self.task.metric
+        clients: dict[str, Any] = {}
+        for client, score in zip(self.clients, test, strict=True):
+            clients[client] = self._numbers(score) if score.cases else {main: None, "why": score.why}
+        line = {
+            "method": name, "round": round, "metrics": self._numbers(sum(test, Score())), "clients": clients,
+            "valid": self._numbers(sum(valid, Score()))[main], "loss": loss,
+            "seconds": {what: seconds[what] for what in ("training", "aggregation", "evaluation")},
+        }  # fmt: skip
+        self.folder.log("metrics.jsonl", line)
+        seconds.clear()
+
+    def _evaluated(self, learners: Sequence[Learner], stage: str, client: int) -> Score:
+        return self.task.evaluate(learners[client % len(learners)], client, stage)
+
+    def _numbers(self, score: Score) -> dict[str, float | None]:
+        """Metrics; None for what is not a number."""
+        found = self.task.metrics(score)
+        return {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
+
+    # ------------------------------------------------------------------------------------------------------ privacy
+
+    @cached_property
+    def _noise(self) -> tuple[privacy.Privacy, bytes]:
+        """The mechanism, and the secret of the run's noise: every method and every restart has the same."""
+        assert self.config.dp is not None
+        dp = self.config.dp
+        mechanism = privacy.calibrated(dp["epsilon"], dp["delta"], dp["clip"], self.config.rounds)
+        return mechanism, self.folder.secret(privacy.new_key())
+
+    def _noised(self, before: Sequence[methods.Matrix], after: Sequence[methods.Matrix], round: int) -> list[Any]:
+        mechanism, key = self._noise
+        pairs = enumerate(zip(before, after, strict=True))
+        return [mechanism.noised(a, b, key, client, round) for client, (a, b) in pairs]
+
+    # ------------------------------------------------------------------------------------------------------- result
+
+    def _result(self) -> dict[str, Any]:
+        lines = self.folder.lines("metrics.jsonl")
+        last, seconds, best = {}, {}, {}
+        for name in self.config.methods:
+            mine = [line for line in lines if line["method"] == name]
+            last[name] = mine[-1]["metrics"]
+            total: Seconds = defaultdict(float)
+            for line in mine:
+                for what, passed in line["seconds"].items():
+                    total[what] += passed
+            seconds[name] = dict(total)
+            rated = [line for line in mine if line["valid"] is not None]
+            if rated:
+                sign = 1 if self.task.better == "higher" else -1
+                top = max(rated, key=lambda line: sign * line["valid"])
+                best[name] = {"round": top["round"], "valid": top["valid"], **top["metrics"]}
+        result: dict[str, Any] = {"methods": last, "metric": self.task.metric, "better": self.task.better, "best": best}
+        result |= {"config": self.settings, "seconds": seconds, "protection": self._protection(seconds)}
+        return result | self._epsilons() | {"messages": self.messages, "run": str(self.folder.path)}
+
+    def _protection(self, seconds: dict[str, dict[str, float]]) -> dict[str, float] | None:
+        """What the protocol cost, and its share of the training time."""
+        lines = self.folder.lines("protocol.jsonl")
+        rounds = [line for line in lines if line["round"]]
+        if not rounds:
+            return None
+        wall = sum(line["wall"] for line in rounds)
+        setup = [line for line in lines if not line["round"]][-1]
+        training = seconds["secea"]["training"]
+        return {
+            "seconds_per_round": wall / len(rounds),
+            "share_of_training": wall / training if training else 0.0,
+            "setup_seconds": setup["wall"],
+            "round_bytes": sum(rounds[-1]["bytes"].values()),
+            "setup_bytes": sum(setup["bytes"].values()),
+        }
+
+    def _epsilons(self) -> dict[str, Any]:
+        """What was spent, for one row and for the largest table."""
+        if self.config.dp is None:
+            return {"epsilon": None}
+        mechanism, _ = self._noise
+        rounds, delta, rows = self.config.rounds, self.config.dp["delta"], max(map(len, self.task.ids))
+        return {
+            "epsilon": privacy.epsilon(mechanism, delta, rounds),
+            "privacy": {
+                "delta": delta, "clip": mechanism.clip, "noise": mechanism.deviation, "unit": "one row of one client",
+                "epsilon_table": privacy.epsilon(mechanism, delta, rounds, rows), "rows": rows,
+            },
+        }  # fmt: skip
+
+
+def _trained(number: int, learner: Learner) -> tuple[float, int]:
+    return learner.train(number)
+
+
+@contextmanager
+def _timed(seconds: Seconds, what: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[what] += time.perf_counter() - started
+
+
+def _way(config: Config, data: files.Dataset) -> tuple[str, int]:
+    """The split and the number of clients: the user's word, unless the data came split."""
+    if data.clients:
+        if config.split not in (None, "files"):
+            raise ParamsError(
+                f"{config.data} comes split among {len(data.clients)} clients; leave --split {config.split} out"
+            )
+        if config.clients not in (None, len(data.clients)):
+            raise ParamsError(f"{config.data} comes split among {len(data.clients)} clients, not {config.clients}")
+        return "files", len(data.clients)
+    if config.split == "files":
+        raise ParamsError(
+            "--split files needs one file for each client: several --data, a folder, or train_0, ... in .npz"
+        )
+    return config.split or "own", config.clients or CLIENTS
+
+
+def _task(config: Config, data: files.Dataset, dealt: splits.Split) -> Task:
+    try:
+        device = torch.device(config.device)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ParamsError(f"--device {config.device} cannot be used: {str(error).splitlines()[0]}") from None
+    how = Training(config.epochs, config.batch, config.lr, config.negatives, config.seed, device)
+    match config.task:
+        case "kg":
+            model = MODELS[config.model](config.dim, config.margin)
+            if isinstance(model, TransE):
+                model = TransE(config.dim, config.margin, config.norm)
+            return Knowledge(data, dealt.parts, dealt.clients, model, config.temperature, how)
+        case "recommend":
+            return Recommendation(data, dealt.parts, dealt.clients, config.dim, how)
+        case _:
+            return Links(data, dealt.parts, dealt.clients, Dot(config.dim, config.margin), config.temperature, how)

@@ -1,0 +1,77 @@
+"""What a run looks like on a terminal: a bar for each method, and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+
+from secea.learn.run import Watch
+
+MEANING = {
+    "local": "no sharing",
+    "common": "common to all",
+    "secea": "protected",
+    "plain": "unprotected",
+    "central": "one place",
+}
+
+
+@contextmanager
+def bars(methods: Sequence[str], rounds: int, console: Console) -> Iterator[Watch]:
+    """A bar for each method; nothing at all where nobody looks."""
+    if not console.is_terminal:
+        yield lambda _method, _round: None
+        return
+    columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        tasks = {name: progress.add_task(name, total=rounds, start=False) for name in methods}
+
+        def watch(method: str, round: int) -> None:
+            progress.start_task(tasks[method])
+            progress.update(tasks[method], completed=round)
+
+        yield watch
+
+
+def table(result: dict[str, Any], console: Console) -> None:
+    """The metrics of all methods, what protection cost, and what else there is to say."""
+    config, metrics = result["config"], list(next(iter(result["methods"].values())))
+    for message in result["messages"]:
+        console.print(f"note: {message}", highlight=False, markup=False)
+    grid = Grid(box=None, pad_edge=False)
+    grid.add_column("method")
+    for name in (*metrics, "seconds"):
+        grid.add_column(name, justify="right", style="bold" if name == result["metric"] else "")
+    grid.add_column("")
+    for method, values in result["methods"].items():
+        spent = sum(result["seconds"][method].values())
+        cells = ["-" if values[name] is None else f"{values[name]:.4f}" for name in metrics]
+        grid.add_row(method, *cells, f"{spent:.1f}", MEANING[method], style="green" if method == "secea" else "")
+    what = f"{config['task']} on {config['data']}: {config['clients']} clients, {config['rounds']} rounds"
+    console.rule(f"{what}, seed {config['seed']}", align="left")
+    console.print(grid)
+    for line in _lines(result):
+        console.print(line, highlight=False, markup=False)
+
+
+def _lines(result: dict[str, Any]) -> Iterator[str]:
+    cost = result["protection"]
+    if cost:
+        yield (
+            f"protection: {cost['seconds_per_round']:.3f} s a round, {cost['share_of_training']:.1%} of the training"
+            f" time; {cost['round_bytes'] / 1e6:.1f} MB a round on all hops; set-up {cost['setup_seconds']:.2f} s,"
+            f" {cost['setup_bytes'] / 1e6:.1f} MB"
+        )
+    if result["epsilon"] is not None:
+        about = result["privacy"]
+        yield (
+            f"privacy: epsilon {result['epsilon']:.3g} at delta {about['delta']:g} for {about['unit']}, all rounds"
+            f" together (noise {about['noise']:.3g} on each coordinate); {about['epsilon_table']:.3g} for a whole table"
+            f" of {about['rows']} rows"
+        )
+    yield f"run folder: {result['run']}"
