@@ -42,9 +42,7 @@ def test_a_torch_model_gets_the_means_on_nvflare(sites: Sites, tmp_path: Path, m
 
 
 @pytest.mark.slow_engine
-def test_a_torch_model_gets_the_means_on_flower_and_outlives_its_processes(
-    sites: Sites, tmp_path: Path
-) -> None:
+def test_a_torch_model_gets_the_means_on_flower_and_outlives_its_processes(sites: Sites, tmp_path: Path) -> None:
     with Deployment(tmp_path, sites.file("server"), [sites.file(name) for name in sites.names]) as deployment:
         assert deployment.finish(deployment.start(rounds=2), 900) == "finished:completed"
     check(sites, 2)

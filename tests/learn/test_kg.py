@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphs import HOW, knowledge, random_parts, rows
+from secea.learn import kg
 from secea.learn.data import Part
 from secea.learn.kg import KgLearner, Knowledge
 from secea.learn.learner import Learner
@@ -73,15 +74,14 @@ def test_metrics_are_means_over_both_ends_of_all_test_triples() -> None:
     assert found["hits@3"] == pytest.approx(np.mean([rank <= 3 for rank in ranks]))
 
 
-def test_known_triples_are_no_negatives() -> None:
+@pytest.mark.parametrize("table", [0, 1 << 20])
+def test_known_triples_are_no_negatives(table: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kg.TABLE_BYTES, "cpu", table)
     triples = rows((0, 0, 1), (0, 0, 2), (3, 0, 1), (0, 1, 4))
     learner = knowledge([Part(triples, rows(), rows())], 5, 2).learner(0)
     assert isinstance(learner, KgLearner)
     picked = torch.tensor([0, 3])
-    (batch,) = learner.batches(torch.arange(4))
-    assert batch.size == 2 + 2 + 2 + 1 + 2 + 1 + 1 + 1  # right tails, then right heads, of the four
-    negatives = torch.tensor([4, 1, 3])
-    known = learner._known(learner._questions[picked].T.reshape(-1), negatives, 2 + 1 + 2 + 1)
+    known = learner._answers.among(learner._questions[picked].T.reshape(-1), torch.tensor([4, 1, 3]))
     assert known.tolist() == [
         [False, True, False],  # (0, 0, ?): 1 and 2
         [True, False, False],  # (0, 1, ?): 4

@@ -6,7 +6,7 @@ that any client's triples name as right answers. Equal scores share the mean of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,14 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from secea.learn.data import Dataset, Part, Rows
-from secea.learn.learner import Batch, Learner, Score, Training, first_rows
+from secea.learn.learner import Learner, Score, Training, first_rows
 from secea.learn.models import Model
 
 HITS: Final = (1, 3, 5, 10)
-FLOATS_AT_ONCE: Final = {"cpu": 1 << 24, "cuda": 1 << 28}
+FLOATS_AT_ONCE: Final = {"cpu": 1 << 24, "cuda": 1 << 27}
 """So many are in memory while evaluation computes scores."""
+TABLE_BYTES: Final = {"cpu": 1 << 26, "cuda": 1 << 32}
+"""So large may the table of right answers be."""
 
 
 class Known:
@@ -65,48 +67,59 @@ class KgLearner(Learner):
         self.relations, self.model, self.temperature = relations, model, temperature
         local = placed(triples, ids, relations)
         known = Known(local, len(ids), len(relations))
-        tensors = (local, known.questions(local).reshape(2, -1).T.copy(), known.starts, known.answers)
-        self._triples, self._questions, self._starts, self._answers = (
-            torch.tensor(each, device=how.device) for each in tensors
-        )
-        self._counts = self._starts.diff()
+        tensors = (local, known.questions(local).reshape(2, -1).T.copy())
+        self._triples, self._questions = (torch.tensor(each, device=how.device) for each in tensors)
+        self._answers = Answers(known, how.device)
+        # Compiled, the differences of all pairs never lie in memory; full batches alone, which all have one shape.
+        self._compiled = torch.compile(model.scores) if how.device.type == "cuda" else model.scores
 
     @property
     def examples(self) -> int:
         """Its training triples."""
         return len(self._triples)
 
-    def batches(self, order: Tensor) -> Iterable[Batch]:
-        """With the number of known answers to the questions of each batch."""
-        counts = self._counts[self._questions[order]].sum(1)
-        sizes = torch.stack([part.sum() for part in torch.split(counts, self.how.batch)]).tolist()
-        return (Batch(*each) for each in zip(torch.split(order, self.how.batch), sizes, strict=True))
+    def draw(self, random: torch.Generator) -> Tensor:
+        """Negatives: entities, the same for all examples of a batch."""
+        return torch.randperm(len(self.ids), generator=random, device=self.how.device)[: self.how.negatives]
 
-    def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
+    def loss(self, picked: Tensor, drawn: Tensor) -> Tensor:
         """log-sigmoid of the right score, and of wrong ones weighted by how right they seem."""
-        model, picked = self.model, batch.picked
+        model = self.model
         h, r, t = self._triples.index_select(0, picked).unbind(1)
-        negatives = torch.randperm(len(self.ids), generator=random, device=picked.device)[: self.how.negatives]
-        rows = self.shared.index_select(0, torch.cat([h, t, negatives]))
-        head, tail, others = torch.split(rows, [len(h), len(t), len(negatives)])
+        rows = self.shared.index_select(0, torch.cat([h, t, drawn]))
+        head, tail, others = torch.split(rows, [len(h), len(t), len(drawn)])
         relation = self.own["relation"].index_select(0, r)
         queries = torch.cat([model.tail_query(head, relation), model.head_query(relation, tail)])
-        wrong = model.scores(queries, others)
-        known = self._known(self._questions.index_select(0, picked).T.reshape(-1), negatives, batch.size)
+        wrong = (self._compiled if len(picked) == self.how.batch else model.scores)(queries, others)
+        known = self._answers.among(self._questions.index_select(0, picked).T.reshape(-1), drawn)
         weights = (self.temperature * wrong.detach()).masked_fill_(known, -torch.inf).softmax(-1).nan_to_num_(0.0)
         right = logsigmoid(model.pairs(queries[: len(picked)], tail)).sum()
         loss = ((weights * logsigmoid(-wrong)).sum() / 2 + right) / (-2 * len(picked))
         return loss + model.shrink * (head.square().sum() + tail.square().sum()) / len(picked) if model.shrink else loss
 
-    def _known(self, questions: Tensor, negatives: Tensor, size: int) -> Tensor:
-        """Which of the negatives are right answers: [questions, negatives]."""
-        count, device = len(negatives), negatives.device
-        place = torch.full((len(self.ids),), count, device=device)
-        place[negatives] = torch.arange(count, device=device)
+
+class Answers:
+    """Which entities are right answers to which questions: a table of bits where it is small enough, or else lists."""
+
+    def __init__(self, known: Known, device: torch.device) -> None:
+        self._starts, self._answers = (torch.tensor(each, device=device) for each in (known.starts, known.answers))
+        self._counts, self._entities = self._starts.diff(), known.entities
+        self._table: Tensor | None = None
+        if len(known.keys) * known.entities <= TABLE_BYTES.get(device.type, 0):
+            self._table = torch.zeros((len(known.keys), known.entities), dtype=torch.bool, device=device)
+            self._table[torch.repeat_interleave(self._counts), self._answers] = True
+
+    def among(self, questions: Tensor, entities: Tensor) -> Tensor:
+        """Which of the entities, all different, are right: [questions, entities]."""
+        if self._table is not None:
+            return self._table[questions[:, None], entities]
+        count, device = len(entities), entities.device
+        place = torch.full((self._entities,), count, device=device)
+        place[entities] = torch.arange(count, device=device)
         counts = self._counts.index_select(0, questions)
         first = self._starts.index_select(0, questions) - counts.cumsum(0) + counts
-        rows = torch.repeat_interleave(counts, output_size=size)
-        answers = self._answers.index_select(0, torch.arange(size, device=device) + first.index_select(0, rows))
+        rows = torch.repeat_interleave(counts)
+        answers = self._answers.index_select(0, torch.arange(len(rows), device=device) + first.index_select(0, rows))
         known = torch.zeros(len(questions) * (count + 1), dtype=torch.bool, device=device)
         known[rows * (count + 1) + place.index_select(0, answers)] = True
         return known.view(-1, count + 1)[:, :-1]

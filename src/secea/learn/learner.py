@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from secea.learn.steps import Recorded, Steps
 from secea.table import Name, name_bytes
 
 
@@ -62,14 +63,6 @@ class Training:
     device: torch.device
 
 
-class Batch(NamedTuple):
-    """Some of the examples."""
-
-    picked: Tensor
-    size: int = 0
-    """What the learner wants to know about them and would have to wait for on a GPU."""
-
-
 class Learner:
     """One client's embeddings (or all clients' together) and what trains them."""
 
@@ -81,18 +74,20 @@ class Learner:
         """One row for each of `ids`: what a client contributes and gets back."""
         self.own = {name: torch.tensor(value, device=how.device) for name, value in own.items()}
         """What never leaves the client."""
+        steps = Recorded if how.device.type == "cuda" else Steps
+        self._steps = steps(self.loss, [self.shared, *self.own.values()], how.lr, how.batch)
 
     @property
     def examples(self) -> int:
         """How many rows there are to train on."""
         raise NotImplementedError
 
-    def batches(self, order: Tensor) -> Iterable[Batch]:
-        """The examples of one epoch, in this order."""
-        return (Batch(picked) for picked in torch.split(order, self.how.batch))
+    def draw(self, random: torch.Generator) -> Tensor:
+        """What a step needs to draw."""
+        return torch.zeros(0, dtype=torch.int64, device=self.how.device)
 
-    def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
-        """The mean loss of the examples of a batch."""
+    def loss(self, picked: Tensor, drawn: Tensor) -> Tensor:
+        """The mean loss of some of the examples."""
         raise NotImplementedError
 
     def train(self, round: int) -> tuple[float, int]:
@@ -101,23 +96,12 @@ class Learner:
         if not count:
             return 0.0, 0
         random = generator(how.device, "train", how.seed, self.number, round)
-        parameters = [self.shared, *self.own.values()]
-        for each in parameters:
-            each.requires_grad_(True)
-        optimiser = torch.optim.Adam(parameters, lr=how.lr, fused=True)
-        total = torch.zeros((), device=how.device)
-        for _ in range(how.epochs):
-            order = torch.randperm(count, generator=random, device=how.device)
-            for batch in self.batches(order):
-                loss = self.loss(batch, random)
-                optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                total += loss.detach() * len(batch.picked)
-        for each in parameters:
-            each.requires_grad_(False)
-            each.grad = None
-        return total.item(), how.epochs * count
+        with self._steps.renewed() as step:
+            for _ in range(how.epochs):
+                order = torch.randperm(count, generator=random, device=how.device)
+                for picked in torch.split(order, how.batch):
+                    step(picked, self.draw(random))
+            return self._steps.total.item(), how.epochs * count
 
     def table(self) -> NDArray[np.float32]:
         """The shared rows, to contribute."""
@@ -125,7 +109,7 @@ class Learner:
 
     def adopt(self, rows: NDArray[np.float32]) -> None:
         """The means, instead of the shared rows."""
-        self.shared = torch.tensor(rows, device=self.how.device)
+        self.shared.copy_(torch.from_numpy(rows))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that another learner for the same data needs to go on from here."""
@@ -134,7 +118,8 @@ class Learner:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a saved state."""
         self.adopt(state["shared"])
-        self.own = {name: torch.tensor(state[name], device=self.how.device) for name in self.own}
+        for name, value in self.own.items():
+            value.copy_(torch.from_numpy(state[name]))
 
 
 class Task(Protocol):

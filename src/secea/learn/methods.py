@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.engines.local import Federation, Hop
+from secea.engines.local import Federation
+from secea.engines.local_port import Hop
 from secea.errors import ParamsError
 from secea.keys import Opener, Sealer
 from secea.messages import Buffer, Header, Kind

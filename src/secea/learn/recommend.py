@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from secea.learn.data import Dataset, Part, Rows
-from secea.learn.learner import Batch, Learner, Score, Training, first_rows
+from secea.learn.learner import Learner, Score, Training, first_rows
 
 SPREAD: Final = 0.1
 SHRINK: Final = 0.1
@@ -52,10 +52,10 @@ class RatingLearner(Learner):
         bias = self.mean + own["user bias"][user] + own["item bias"][item]
         return bias + (own["user"][user] * self.shared[item]).sum(-1)
 
-    def loss(self, batch: Batch, random: torch.Generator) -> Tensor:
+    def loss(self, picked: Tensor, drawn: Tensor) -> Tensor:
         """The squared error, and what keeps factors small."""
-        user, item = self._user[batch.picked], self._item[batch.picked]
-        error = (self.predict(user, item) - self._rating[batch.picked]).square().mean()
+        user, item = self._user[picked], self._item[picked]
+        error = (self.predict(user, item) - self._rating[picked]).square().mean()
         size = self.own["user"][user].square().sum(-1) + self.shared[item].square().sum(-1)
         bias = self.own["user bias"][user].square() + self.own["item bias"][item].square()
         return error + SHRINK * size.mean() + SHRINK_BIAS * bias.mean()
