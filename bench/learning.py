@@ -65,13 +65,13 @@ def spread(values: Sequence[float]) -> str:
     """The mean, and the lowest and highest of several."""
     if len(values) == 1:
         return f"{values[0]:.4f}"
-    return f"{statistics.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
+    return f"{statistics.mean(values):.4f} ({min(values):.3f}-{max(values):.3f})"
 
 
 def protection_cpu(runs: Path, name: str, seed: int) -> float:
     """CPU seconds of all parties in a round."""
     lines = (runs / f"{name}-{seed}" / "protocol.jsonl").read_text(encoding="utf-8").splitlines()
-    rounds = [sum(line["cpu"].values()) for line in map(json.loads, lines) if line["round"]]
+    rounds: list[float] = [sum(line["cpu"].values()) for line in map(json.loads, lines) if line["round"]]
     return statistics.mean(rounds)
 
 
@@ -108,7 +108,7 @@ def main() -> None:
                     f"{paid['share_of_training']:.1%}", f"{protection_cpu(args.runs, name, seed):.2f}",
                     f"{paid['round_bytes'] / 1e6:.1f}", f"{paid['setup_seconds']:.2f}",
                 )  # fmt: skip
-    console = Console(width=160)
+    console = Console(width=180)
     console.print(quality)
     console.print(cost)
 
