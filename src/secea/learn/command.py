@@ -60,7 +60,7 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
     options = [
         click.option("--clients", type=POSITIVE, help="How many; 8, or as the data came."),
         click.option("--dim", type=POSITIVE, help="Length of an embedding."),
-        click.option("--rounds", type=POSITIVE, help="Rounds of training and sharing.  [40]"),
+        click.option("--rounds", type=POSITIVE, help="Rounds of training and sharing.  [kg: 40, others: 20]"),
         click.option("--epochs", type=POSITIVE, default=3, show_default=True, help="Epochs of each client in a round."),
         click.option("--batch", type=POSITIVE, help="Examples in one step."),
         click.option("--lr", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),

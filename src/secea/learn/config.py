@@ -13,8 +13,8 @@ from secea.learn.methods import METHODS
 
 DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "kg": {"model": "transe", "dim": 64, "batch": 256, "negatives": 64, "lr": 0.01, "margin": 2.0, "rounds": 40},
-    "recommend": {"model": "mf", "dim": 16, "batch": 512, "negatives": 0, "lr": 0.005, "margin": 0.0, "rounds": 40},
-    "social": {"model": "dot", "dim": 32, "batch": 512, "negatives": 256, "lr": 0.01, "margin": 2.0, "rounds": 40},
+    "recommend": {"model": "mf", "dim": 16, "batch": 1024, "negatives": 0, "lr": 0.005, "margin": 0.0, "rounds": 20},
+    "social": {"model": "dot", "dim": 32, "batch": 1024, "negatives": 256, "lr": 0.02, "margin": 2.0, "rounds": 20},
 }
 """What differs between tasks where the user says nothing."""
 

@@ -16,7 +16,7 @@ from secea.learn.learner import Learner, Score, Training, first_rows
 SPREAD: Final = 0.1
 SHRINK: Final = 0.1
 """The weight of squared factors in the loss."""
-SHRINK_BIAS: Final = 0.02
+SHRINK_BIAS: Final = 0.3
 """The weight of squared biases."""
 
 
