@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 TOOLS = Path(sys.executable).parent
@@ -163,8 +164,19 @@ class Deployment:
 
     def finish(self, run: str, seconds: float) -> str:
         """Wait for the end of a run: "finished:completed", or "finished:failed"."""
-        log, over = self.folder / "superlink.log", re.compile(rf"Finished task \d+ of run {run}")
-        waited(f"the end of run {run}", seconds, until=lambda: over.search(log.read_text(errors="replace")) is not None)
+        log, line = self.folder / "superlink.log", re.compile(rf"Finished task \d+ of run {run}")
+        looks = count(1)
+
+        def over() -> bool:  # to ask takes seconds of a core; a ServerApp that was killed has no line in the log
+            if line.search(log.read_text(errors="replace")):
+                return True
+            return next(looks) % 300 == 0 and self.status(run).startswith("finished")
+
+        waited(f"the end of run {run}", seconds, until=over)
+        return self.status(run)
+
+    def status(self, run: str) -> str:
+        """What the SuperLink says of a run."""
         out = self._call("flwr", "list", "loopback", "--run-id", run, "--format", "json")
         return str(json.loads(out)["runs"][0]["status"])
 
