@@ -11,7 +11,6 @@ Each run goes to RUNS/NAME-SEED (--runs), and is continued from there if it was 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,13 +67,6 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.4f} ({min(values):.3f}-{max(values):.3f})"
 
 
-def protection_cpu(runs: Path, name: str, seed: int) -> float:
-    """CPU seconds of all parties in a round."""
-    lines = (runs / f"{name}-{seed}" / "protocol.jsonl").read_text(encoding="utf-8").splitlines()
-    rounds: list[float] = [sum(line["cpu"].values()) for line in map(json.loads, lines) if line["round"]]
-    return statistics.mean(rounds)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", choices=SETTINGS)
@@ -89,7 +81,15 @@ def main() -> None:
     more |= {} if args.rounds is None else {"rounds": args.rounds}
     quality = Grid("data", "metric", *args.methods, "secea - plain, at most", box=None)
     cost = Grid(
-        "data", "training s a round", "protection s a round", "share", "CPU s", "MB a round", "set-up s", box=None
+        "data",
+        "training s a round",
+        "protection s a round",
+        "share",
+        "CPU s",
+        "share of CPU",
+        "MB a round",
+        "set-up s",
+        box=None,
     )
     for name in args.names:
         results = [finished(name, seed, args.runs, args.folder, more) for seed in args.seeds]
@@ -105,7 +105,8 @@ def main() -> None:
                 training = result["seconds"]["secea"]["training"] / result["config"]["rounds"]
                 cost.add_row(
                     f"{name}, seed {seed}", f"{training:.2f}", f"{paid['seconds_per_round']:.2f}",
-                    f"{paid['share_of_training']:.1%}", f"{protection_cpu(args.runs, name, seed):.2f}",
+                    f"{paid['share_of_training']:.1%}", f"{paid['cpu_seconds_per_round']:.2f}",
+                    f"{paid['share_of_training_cpu']:.1%}",
                     f"{paid['round_bytes'] / 1e6:.1f}", f"{paid['setup_seconds']:.2f}",
                 )  # fmt: skip
     console = Console(width=180)

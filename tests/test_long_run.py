@@ -334,6 +334,6 @@ class PaillierLives(Lives):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+TestLives.settings = settings(max_examples=6, stateful_step_count=30, deadline=None)
 TestPaillierLives = PaillierLives.TestCase
 TestPaillierLives.settings = settings(max_examples=3, stateful_step_count=20, deadline=None)

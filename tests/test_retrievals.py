@@ -76,7 +76,7 @@ def test_every_number_of_clients_and_every_legal_collusion_equal_the_oracle(clie
         assert all(np.abs(row - wanted[name]).max() < params.resolution for name, row in mean.items())
 
 
-@settings(SLOW, max_examples=40)
+@settings(SLOW, max_examples=25)
 @given(federations(), st.sampled_from(QUERIES))
 def test_reciprocals_give_the_mean_within_the_resolution(
     federation: tuple[list[dict[str | int, list[float]]], int], queries: str

@@ -135,7 +135,7 @@ class Run:
             self.folder.save(name, 0, [each.state() for each in learners], seconds)
         for number in range(begun + 1, config.rounds + 1):
             before = [each.table() for each in learners] if method and config.dp else None
-            with _timed(seconds, "training"):
+            with _timed(seconds, "training"), _timed(seconds, "training CPU", time.process_time):
                 losses = self._each(partial(_trained, number), learners)
             if method is not None:
                 with _timed(seconds, "aggregation"):
@@ -189,6 +189,7 @@ class Run:
             "method": name, "round": round, "metrics": self._numbers(sum(test, Score())), "clients": clients,
             "valid": self._numbers(sum(valid, Score()))[main], "loss": loss,
             "seconds": {what: seconds[what] for what in ("training", "aggregation", "evaluation")},
+            "training_cpu": seconds["training CPU"],
         }  # fmt: skip
         self.folder.log("metrics.jsonl", line)
         seconds.clear()
@@ -235,21 +236,24 @@ class Run:
                 top = max(rated, key=lambda line: sign * line["valid"])
                 best[name] = {"round": top["round"], "valid": top["valid"], **top["metrics"]}
         result: dict[str, Any] = {"methods": last, "metric": self.task.metric, "better": self.task.better, "best": best}
-        result |= {"config": self.settings, "seconds": seconds, "protection": self._protection(seconds)}
+        result |= {"config": self.settings, "seconds": seconds, "protection": self._protection(lines)}
         return result | self._epsilons() | {"messages": self.messages, "run": str(self.folder.path)}
 
-    def _protection(self, seconds: dict[str, dict[str, float]]) -> dict[str, float] | None:
-        """What the protocol cost, and its share of the training time."""
-        lines = self.folder.lines("protocol.jsonl")
-        rounds = [line for line in lines if line["round"]]
+    def _protection(self, lines: Sequence[dict[str, Any]]) -> dict[str, float] | None:
+        """What the protocol cost, and its share of the training: of the time, and of the CPU time."""
+        protocol = self.folder.lines("protocol.jsonl")
+        rounds = [line for line in protocol if line["round"]]
         if not rounds:
             return None
-        wall = sum(line["wall"] for line in rounds)
-        setup = [line for line in lines if not line["round"]][-1]
-        training = seconds["secea"]["training"]
+        wall, cpu = sum(line["wall"] for line in rounds), sum(sum(line["cpu"].values()) for line in rounds)
+        setup = [line for line in protocol if not line["round"]][-1]
+        mine = [line for line in lines if line["method"] == "secea"]
+        training, work = sum(line["seconds"]["training"] for line in mine), sum(line["training_cpu"] for line in mine)
         return {
             "seconds_per_round": wall / len(rounds),
             "share_of_training": wall / training if training else 0.0,
+            "cpu_seconds_per_round": cpu / len(rounds),
+            "share_of_training_cpu": cpu / work if work else 0.0,
             "setup_seconds": setup["wall"],
             "round_bytes": sum(rounds[-1]["bytes"].values()),
             "setup_bytes": sum(setup["bytes"].values()),
@@ -275,10 +279,10 @@ def _trained(number: int, learner: Learner) -> tuple[float, int]:
 
 
 @contextmanager
-def _timed(seconds: Seconds, what: str) -> Iterator[None]:
-    started = time.perf_counter()
+def _timed(seconds: Seconds, what: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+    started = clock()
     yield
-    seconds[what] += time.perf_counter() - started
+    seconds[what] += clock() - started
 
 
 def _way(config: Config, data: files.Dataset) -> tuple[str, int]:

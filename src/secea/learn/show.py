@@ -64,8 +64,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     if cost:
         yield (
             f"protection: {cost['seconds_per_round']:.3f} s a round, {cost['share_of_training']:.1%} of the training"
-            f" time; {cost['round_bytes'] / 1e6:.1f} MB a round on all hops; set-up {cost['setup_seconds']:.2f} s,"
-            f" {cost['setup_bytes'] / 1e6:.1f} MB"
+            f" time (CPU: {cost['share_of_training_cpu']:.1%}); {cost['round_bytes'] / 1e6:.1f} MB a round on all hops;"
+            f" set-up {cost['setup_seconds']:.2f} s, {cost['setup_bytes'] / 1e6:.1f} MB"
         )
     if result["epsilon"] is not None:
         about = result["privacy"]
