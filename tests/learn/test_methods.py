@@ -53,7 +53,7 @@ def test_secure_means_are_the_plain_ones_to_the_resolution_in_every_round(seed: 
         protected, open_ = secure.aggregate(tables), plain.aggregate(tables)
         for a, b in zip(protected, open_, strict=True):
             assert a.dtype == np.float32
-            np.testing.assert_allclose(a, b, rtol=2**-22, atol=2**-25)
+            np.testing.assert_allclose(a, b, rtol=0, atol=2**-22)  # the last bits of inputs below 4 are filled
         tables = [table + np.float32(0.1) for table in open_]
 
 
