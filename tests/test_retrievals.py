@@ -18,7 +18,7 @@ from secea.session import QUERIES
 from secea.table import as_table
 
 SMALL: dict[str, Any] = {"key_bits": 512, "insecure_small_keys": True}
-SLOW = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow], database=None)
+SLOW = settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow], database=None)
 FLOATS = st.one_of(st.floats(-64, 64, width=32), st.sampled_from([64.0, -64.0, 0.0, 2.0**-18, 63.999999]))
 
 
@@ -57,7 +57,7 @@ def test_paillier_equals_the_oracle_to_the_bit(
     assert [{name: row.tolist() for name, row in mean.items()} for mean in means] == expected
 
 
-EVERY_SHAPE = [(n, t) for n in range(3, 13) for t in range(1, (n + 1) // 2)]
+EVERY_SHAPE = [*((n, t) for n in range(3, 10) for t in range(1, (n + 1) // 2)), (12, 5)]
 
 
 @pytest.mark.parametrize(("clients", "collusion"), EVERY_SHAPE)
