@@ -23,7 +23,7 @@ def brute_force_ranks(task: Knowledge, learner: Learner, client: int, stage: str
     assert isinstance(learner, KgLearner)
     known = {tuple(row) for part in task.parts for row in part.all.tolist()}
     candidates = task.ids[client].tolist()
-    entity = dict(zip(learner.ids.tolist(), learner.shared, strict=True))
+    entity = dict(zip(learner.ids.tolist(), learner.shared.float(), strict=True))
     relation = dict(zip(learner.relations.tolist(), learner.own["relation"], strict=True))
 
     def score(h: int, r: int, t: int) -> float:
@@ -56,9 +56,9 @@ def test_filtered_ranks_are_those_of_one_candidate_after_the_other(seed: int, cl
 def test_equal_scores_share_the_mean_of_their_ranks_and_what_is_no_number_comes_last() -> None:
     task = knowledge([Part(rows((0, 0, 1), (2, 0, 3)), rows(), rows((0, 0, 2)))], 4, 1)
     learner = task.learner(0)
-    learner.adopt(np.zeros((4, 4), np.float32))
+    learner.adopt(np.zeros((4, 4), np.float64))
     assert task.ranks(learner, 0, "test").tolist() == [2.0, 2.5]  # beside two and three others, all alike
-    learner.adopt(np.full((4, 4), np.nan, np.float32))
+    learner.adopt(np.full((4, 4), np.nan, np.float64))
     assert task.ranks(learner, 0, "test").tolist() == [5.0, 5.0]
 
 

@@ -22,7 +22,7 @@ Matrix = NDArray[Any]
 def some(seed: int, clients: int, entities: int, dim: int) -> tuple[list[Matrix], list[Matrix]]:
     rng = np.random.default_rng(seed)
     ids = [np.flatnonzero(rng.random(entities) < 0.6) for _ in range(clients)]
-    return ids, [rng.normal(size=(len(own), dim)).astype(np.float32) for own in ids]
+    return ids, [rng.normal(size=(len(own), dim)).astype(np.float64) for own in ids]
 
 
 def mean_by_hand(ids: list[Matrix], tables: list[Matrix], entity: int) -> Matrix:
@@ -52,9 +52,9 @@ def test_secure_means_are_the_plain_ones_to_the_resolution_in_every_round(seed: 
     for _ in range(3):
         protected, open_ = secure.aggregate(tables), plain.aggregate(tables)
         for a, b in zip(protected, open_, strict=True):
-            assert a.dtype == np.float32
-            np.testing.assert_allclose(a, b, rtol=0, atol=2**-22)  # the last bits of inputs below 4 are filled
-        tables = [table + np.float32(0.1) for table in open_]
+            assert a.dtype == np.float64
+            np.testing.assert_allclose(a, b, rtol=0, atol=2**-43)
+        tables = [table + np.float64(0.1) for table in open_]
 
 
 def test_the_record_of_a_round_adds_up() -> None:

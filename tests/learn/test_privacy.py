@@ -49,7 +49,7 @@ def test_calibrated_noise_spends_the_epsilon_and_not_more(target: float) -> None
 
 def test_noise_is_added_as_large_as_said_and_to_every_coordinate() -> None:
     mechanism = Privacy(clip=0.1, multiplier=3.0)
-    before = np.ones((500, 40), np.float32)
+    before = np.ones((500, 40), np.float64)
     noise = mechanism.noised(before, before, KEY, client=2, round=7) - before
     assert noise.std() == pytest.approx(0.6, rel=0.02)
     assert abs(noise.mean()) < 0.02
@@ -63,14 +63,14 @@ def test_the_noise_is_normal() -> None:
 
 def test_changes_are_clipped_to_the_norm_and_small_ones_stay() -> None:
     mechanism = Privacy(clip=0.5, multiplier=0.0)
-    before = np.zeros((3, 4), np.float32)
-    after = np.array([[3.0, 4.0, 0, 0], [0.3, 0, 0, 0], [0, 0, 0, 0]], np.float32)
+    before = np.zeros((3, 4), np.float64)
+    after = np.array([[3.0, 4.0, 0, 0], [0.3, 0, 0, 0], [0, 0, 0, 0]], np.float64)
     out = mechanism.noised(before, after, KEY, 0, 1)
     assert out.ravel().tolist() == pytest.approx([0.3, 0.4, 0, 0, 0.3, 0, 0, 0, 0, 0, 0, 0])
 
 
 def test_noise_differs_between_clients_rounds_and_keys() -> None:
-    mechanism, rows = Privacy(1.0, 1.0), np.zeros((2, 2), np.float32)
+    mechanism, rows = Privacy(1.0, 1.0), np.zeros((2, 2), np.float64)
     cases = [(KEY, 0, 1), (KEY, 1, 1), (KEY, 0, 2), (KEY, 11, 1), (KEY, 1, 11), (new_key(), 0, 1)]
     seen = [mechanism.noised(rows, rows, *case) for case in cases]
     assert len({each.tobytes() for each in seen}) == len(seen)

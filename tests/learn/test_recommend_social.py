@@ -47,7 +47,7 @@ def test_the_pooled_rmse_is_the_root_of_the_mean_square_over_all_test_ratings() 
         for user, item, rating in part.test.tolist():
             u, i = learner.users.tolist().index(user), learner.ids.tolist().index(item)
             guess = mean + learner.own["user bias"][u] + learner.own["item bias"][i]
-            guess = float(guess + learner.own["user"][u] @ learner.shared[i])
+            guess = float(guess + learner.own["user"][u] @ learner.shared[i].float())
             errors.append(min(max(guess, 1.0), 5.0) - rating)
     found = task.metrics(total)
     assert found["rmse"] == pytest.approx(math.sqrt(np.mean(np.square(errors))), rel=1e-5)

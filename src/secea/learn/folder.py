@@ -107,8 +107,8 @@ class Folder:
 
     # ------------------------------------------------------------------------------------------------- embeddings
 
-    def embeddings(self, method: str, client: str, names: Sequence[Name], matrix: NDArray[np.float32]) -> None:
+    def embeddings(self, method: str, client: str, names: Sequence[Name], matrix: NDArray[np.float64]) -> None:
         """What a client has in the end."""
         target = self.path / "embeddings" / method / f"{client}.npz"
         target.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(target, names=np.array(names), matrix=matrix)
+        np.savez(target, names=np.array(names), matrix=matrix.astype(np.float32))

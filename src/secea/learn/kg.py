@@ -86,7 +86,7 @@ class KgLearner(Learner):
         """log-sigmoid of the right score, and of wrong ones weighted by how right they seem."""
         model = self.model
         h, r, t = self._triples.index_select(0, picked).unbind(1)
-        rows = self.shared.index_select(0, torch.cat([h, t, drawn]))
+        rows = self.shared.index_select(0, torch.cat([h, t, drawn])).float()
         head, tail, others = torch.split(rows, [len(h), len(t), len(drawn)])
         relation = self.own["relation"].index_select(0, r)
         queries = torch.cat([model.tail_query(head, relation), model.head_query(relation, tail)])
@@ -192,7 +192,7 @@ class Knowledge:
         exam, device = self._exam(client, stage), self.how.device
         mine = torch.tensor(np.searchsorted(learner.ids, self.ids[client]), device=device)
         inner = torch.tensor(np.searchsorted(learner.relations, self.relations[client]), device=device)
-        entities, relations = learner.shared[mine], learner.own["relation"][inner]
+        entities, relations = learner.shared[mine].float(), learner.own["relation"][inner]
         h, r, t = exam.triples.unbind(1)
         queries = torch.cat(
             [self.model.tail_query(entities[h], relations[r]), self.model.head_query(relations[r], entities[t])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from torch import Tensor
 
 from secea.learn.steps import Recorded, Steps
 from secea.table import Name, name_bytes
+
+GRID: Final = 2.0**-18
+"""Means are rounded to this: secure and plain means, which differ by far less, then train alike to the last bit."""
 
 
 def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what: str) -> NDArray[np.float32]:
@@ -70,8 +73,8 @@ class Learner:
         self, number: int, ids: NDArray[np.int64], shared: NDArray[np.float32], own: Mapping[str, Any], how: Training
     ) -> None:
         self.number, self.ids, self.how = number, ids, how
-        self.shared = torch.tensor(shared, device=how.device)
-        """One row for each of `ids`: what a client contributes and gets back."""
+        self.shared = torch.tensor(shared, dtype=torch.float64, device=how.device)
+        """One row for each of `ids`: what a client contributes and gets back. Losses and scores take it as float32."""
         self.own = {name: torch.tensor(value, device=how.device) for name, value in own.items()}
         """What never leaves the client."""
         steps = Recorded if how.device.type == "cuda" else Steps
@@ -103,13 +106,13 @@ class Learner:
                     step(picked, self.draw(random))
             return self._steps.total.item(), how.epochs * count
 
-    def table(self) -> NDArray[np.float32]:
+    def table(self) -> NDArray[np.float64]:
         """The shared rows, to contribute."""
         return self.shared.cpu().numpy().copy()
 
-    def adopt(self, rows: NDArray[np.float32]) -> None:
-        """The means, instead of the shared rows."""
-        self.shared.copy_(torch.from_numpy(rows))
+    def adopt(self, rows: NDArray[np.float64]) -> None:
+        """The means, on a grid, instead of the shared rows."""
+        self.shared.copy_(torch.from_numpy(np.rint(rows / GRID) * GRID))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that another learner for the same data needs to go on from here."""
@@ -117,7 +120,7 @@ class Learner:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a saved state."""
-        self.adopt(state["shared"])
+        self.shared.copy_(torch.from_numpy(state["shared"]))
         for name, value in self.own.items():
             value.copy_(torch.from_numpy(state[name]))
 

@@ -35,14 +35,14 @@ class Privacy:
         return 2.0 * self.clip * self.multiplier
 
     def noised(
-        self, before: NDArray[np.float32], after: NDArray[np.float32], key: bytes, client: int, round: int
-    ) -> NDArray[np.float32]:
+        self, before: NDArray[np.float64], after: NDArray[np.float64], key: bytes, client: int, round: int
+    ) -> NDArray[np.float64]:
         """Client n: its rows as they leave it. `before` is what it had from the last round, which the owners know."""
-        change = (after - before).astype(np.float64)
+        change = after - before
         change *= np.minimum(1.0, self.clip / np.maximum(np.linalg.norm(change, axis=1, keepdims=True), 1e-300))
         stream = KeyStream(expand(key, "privacy noise", b"%d" % client, b"%d" % round))
         noise = gaussian(stream, change.size).reshape(change.shape)
-        return (before + change + self.deviation * noise).astype(np.float32)
+        return before + change + self.deviation * noise
 
 
 def new_key(entropy: Entropy = os.urandom) -> bytes:

@@ -50,13 +50,13 @@ class RatingLearner(Learner):
         """Of users and items by place."""
         own = self.own
         bias = self.mean + own["user bias"][user] + own["item bias"][item]
-        return bias + (own["user"][user] * self.shared[item]).sum(-1)
+        return bias + (own["user"][user] * self.shared[item].float()).sum(-1)
 
     def loss(self, picked: Tensor, drawn: Tensor) -> Tensor:
         """The squared error, and what keeps factors small."""
         user, item = self._user[picked], self._item[picked]
         error = (self.predict(user, item) - self._rating[picked]).square().mean()
-        size = self.own["user"][user].square().sum(-1) + self.shared[item].square().sum(-1)
+        size = self.own["user"][user].square().sum(-1) + self.shared[item].float().square().sum(-1)
         bias = self.own["user bias"][user].square() + self.own["item bias"][item].square()
         return error + SHRINK * size.mean() + SHRINK_BIAS * bias.mean()
 

@@ -88,7 +88,8 @@ class Links:
 
         def scores(pairs: Rows) -> NDArray[np.float64]:
             ends = torch.tensor(np.searchsorted(learner.ids, pairs), device=self.how.device)
-            return self.model.pairs(learner.shared[ends[:, 0]], learner.shared[ends[:, 1]]).double().cpu().numpy()
+            one, other = (learner.shared[end].float() for end in ends.unbind(1))
+            return self.model.pairs(one, other).double().cpu().numpy()
 
         return Score(len(right), {"auc": auc(scores(right), scores(wrong)) * len(right)})
 
