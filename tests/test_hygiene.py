@@ -88,7 +88,7 @@ def weak_randomness(tree: ast.Module) -> Iterator[ast.AST]:
     yield from mentioned(tree, r"(np|numpy)\.random(\.\w+)*|uuid\.\w+")
 
 
-PUBLIC_INPUTS: Final = re.compile(r"demo\.py|audit/.*|learn/(splits|social)\.py")
+PUBLIC_INPUTS: Final = re.compile(r"demo/.*|commands/estimate\.py|audit/.*|learn/(splits|social)\.py")
 """Modules that make up embeddings, or deal out data: public, no secrets."""
 
 
@@ -99,8 +99,8 @@ def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 ENTROPY: Final = {
-    "client.py", "server.py", "keys.py", "paillier.py", "engines/local.py", "engines/store.py", "demo.py", "oracle.py",
-    "learn/privacy.py",
+    "client.py", "server.py", "keys.py", "paillier.py", "engines/local.py", "engines/store.py", "demo/guide.py",
+    "oracle.py", "learn/privacy.py",
 }  # fmt: skip
 """Modules that name the default source; all but demo and oracle only as the default of an argument."""
 
@@ -129,7 +129,7 @@ def test_the_systems_randomness_is_a_default_and_otherwise_passed_in() -> None:
     used = {name for name, _ in findings(system_randomness, MODULES)}
     assert {name for name in used if not name.startswith("audit/")} == ENTROPY
     aside = {name for name, _ in findings(beside_defaults, MODULES)}
-    assert {name for name in aside if not name.startswith("audit/")} == {"demo.py", "oracle.py"}
+    assert {name for name in aside if not name.startswith("audit/")} == {"demo/guide.py", "oracle.py"}
     for bad in ("import os\nx = os.urandom(8)", "from os import urandom\nurandom(3)", "import secrets"):
         assert findings(beside_defaults, {"bad.py": bad}), bad
     assert not findings(beside_defaults, {"good.py": "import os\ndef f(entropy=os.urandom): return entropy(3)"})
@@ -196,7 +196,7 @@ OUTSIDE: Final = (
     "tempfile", "io", "time", "datetime", "logging", "warnings", "pickle", "shelve", "sqlite3",
 )  # fmt: skip
 ENGINES: Final = re.compile(
-    r"engines/.*|cli\.py|demo\.py|audit/.*|learn/.*|report/.*|adapters/torch\.py|_kernels/build\.py"
+    r"engines/.*|cli\.py|commands/.*|demo/.*|audit/.*|learn/.*|report/.*|adapters/torch\.py|_kernels/build\.py"
 )
 
 

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from secea.cli import main
 from secea.commands import aggregate as command
-from secea.formats import READERS, read
+from secea.commands.formats import READERS, read
 
 VALUES = {
     "north": {"a": [0.5, 1.0], "b": [2.0, -1.0]},

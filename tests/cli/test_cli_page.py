@@ -6,14 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from terminal import ROOT, shell, shim
 
 from secea.cli import main
 from secea.commands.shell import EXIT_CODES
+from terminal import ROOT, shell, shim
 
 TEXT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
-NUMBER = re.compile(r"-?\d[\d.,]*(e[-+]\d+)?( (B|kB|MB|GB|TB|PB|s|min|h|days|years)\b)?|\b([0-9a-f]{4} ){9}[0-9a-f]{4}")
+UNITS = "B|kB|MB|GB|TB|PB|s|min|h|days|years"
+NUMBER = re.compile(rf"\b([0-9a-f]{{4}} ){{9}}[0-9a-f]{{4}}|-?\d[\d.,]*(e[-+]\d+)?( ({UNITS})\b)?")
 
 
 def shape(line: str) -> str:

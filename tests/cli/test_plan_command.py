@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 import secea
 from secea.cli import main
+from secea.commands.estimate import Rates, Trial
 from secea.commands.plan import duration, size
-from secea.estimate import Rates, Trial
 from secea.params import Params
 
 WORDS = ["plan", "--clients", "6", "--collusion", "2", "--entities", "300", "--per-client", "120", "--dim", "16"]

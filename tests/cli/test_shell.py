@@ -22,7 +22,18 @@ from secea.cli import main
 from secea.commands.shell import EXIT_CODES, exit_code, told
 from terminal import environment, shell, shim
 
-HEAVY = ("torch", "pykeen", "pandas", "scipy", "pyarrow", "nvflare", "flwr", "rich", "secea.audit", "secea.estimate")
+HEAVY = (
+    "torch",
+    "pykeen",
+    "pandas",
+    "scipy",
+    "pyarrow",
+    "nvflare",
+    "flwr",
+    "rich",
+    "secea.audit",
+    "secea.commands.estimate",
+)
 
 
 def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -74,7 +74,7 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
 def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, retrieval: str, **params: Any) -> dict[str, Any]:
     """Read, aggregate, write; nothing is written before everything is there."""
     targets = _targets(paths, out, force)
-    from secea import formats
+    from secea.commands import formats
     from secea.engines.local import Federation
     from secea.params import Params
 

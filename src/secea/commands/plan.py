@@ -13,7 +13,7 @@ from secea.commands import shell
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secea.estimate import Rates
+    from secea.commands.estimate import Rates
     from secea.params import Params
 
 FAR: Final = {"clients": 50, "entities": 10_000_000}
@@ -97,7 +97,7 @@ def plan(
 
 def report(params: Params, retrieval: str, queries: str, mbit: float) -> dict[str, Any]:
     """Everything: the fields of `secea.plan`, and what is made of them."""
-    from secea.estimate import measured
+    from secea.commands.estimate import measured
 
     assert params.max_union is not None
     rates = measured(params, params.max_union, retrieval, queries)

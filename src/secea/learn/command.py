@@ -158,8 +158,8 @@ def kg(**options: Any) -> None:
       secea train kg
       secea train kg --data kinships --clients 5 --model rotate
       secea train kg --data north.tsv --data south.tsv --data west.tsv
-      secea train kg --data fb15k237_r10.npz --norm 1 --dim 128 --negatives 256 --lr 0.001 --batch 512 \\
-          --margin 10 --rounds 200 --device cuda                    FedE's settings
+      secea train kg --data fb15k237_r10.npz --norm 1 --dim 128 --negatives 256 --lr 0.001 \\
+          --batch 512 --margin 10 --rounds 200 --device cuda        FedE's settings
       secea train kg --dp-epsilon 8 --methods local,plain,secea
     """  # noqa: D301
     _begin("kg", options)
