@@ -259,6 +259,7 @@ def test_ratings_and_edges_end_to_end(tmp_path: Path) -> None:
         (("kg", "--methods", "secea,magic"), 2, "there is no method 'magic'"),
         (("recommend",), 2, "Missing option '--data'"),
         ((), 2, "kg, recommend or social"),
+        (("--json", "kg"), 2, "--json goes behind the task: secea train kg --json"),
         (("--resume", "nowhere"), 3, "is no run folder"),
         (("kg", "--rounds", "0"), 2, "Invalid value"),
     ],
@@ -295,3 +296,17 @@ def test_an_interrupt_leaves_a_folder_to_go_on_with(
     shutil.rmtree(tmp_path / "run")
     whole = json.loads(invoke(*words, "--out", str(tmp_path / "run"), "--json").stdout)
     assert resumed["methods"] == whole["methods"]
+
+
+def test_a_full_disk_leaves_a_folder_to_go_on_with(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Folder, *rest: Any) -> None:
+        raise OSError(28, "No space left on device", "local.npz")
+
+    monkeypatch.setattr(Folder, "save", full)
+    words = ("kg", "--data", str(source), "--clients", "3", "--rounds", "1", "--methods", "plain", "--dim", "8")
+    ran = invoke(*words, "--out", str(tmp_path / "run"))
+    assert ran.exit_code == 4
+    assert f"go on with: secea train --resume {tmp_path / 'run'}" in ran.output
+    assert "local.npz: no space left on device; make room" in ran.output

@@ -169,8 +169,9 @@ def _shown_parties(found: dict[str, Any]) -> Iterator[Any]:
     yield f"{len(parties['entities'])} organisations, {data['about']} (seed {data['seed']})"
     yield _overlaps(parties)
     counts = [(many, int(count)) for count, many in parties["owners"].items() if many]
-    listed = ", ".join(f"{many} with {count} {'owner' if count == 1 else 'owners'}" for many, count in counts)
-    yield f"{parties['union']} entities in all: {listed}. Nobody is to learn this table."
+    listed = ", ".join(f"{many} have {count}" for many, count in counts)
+    yield f"{parties['union']} entities in all. Owners: {listed}."
+    yield "Nobody is to learn any of this but its own number, and the size of the whole."
 
 
 def _shown_views(found: dict[str, Any]) -> Iterator[Any]:
@@ -179,7 +180,7 @@ def _shown_views(found: dict[str, Any]) -> Iterator[Any]:
         return
     yield f"What the parties see of {found['entity']!r}, and the truth behind it"
     yield _sees(found["sees"])
-    yield "To whoever must not read it, every message is fresh random numbers (docs/protocol.md)."
+    yield "Whoever must not read a message sees fresh random numbers: docs/protocol.md."
 
 
 def _shown_means(found: dict[str, Any]) -> Iterator[Any]:
@@ -189,8 +190,8 @@ def _shown_means(found: dict[str, Any]) -> Iterator[Any]:
     yield f"largest difference {error['largest']:.1e}; promised: below {error['promised']:.1e}"
     if gain:
         yield (
-            f"Cosine to what all data in one place would give: {gain['alone']:.3f} alone, {gain['together']:.3f} with"
-            " the means (these embeddings are sums over neighbours)."
+            f"cosine to what all data in one place would give: {gain['alone']:.3f} alone, {gain['together']:.3f} with"
+            " the means (these embeddings are sums over neighbours)"
         )
 
 
@@ -211,7 +212,7 @@ def _shown_cost(found: dict[str, Any]) -> Iterator[Any]:
         f" {cost['round_seconds']:.2f} s, {cost['round_bytes'] / 1e6:.1f} MB"
         f" (planned: {cost['planned_round_bytes'] / 1e6:.1f} MB)"
     )
-    yield "Next: `secea train kg` learns with it, `secea plan --help` says what your federation would cost."
+    yield "Next: `secea train kg` learns with it; `secea plan` says what yours would cost."
 
 
 def _grid(*columns: tuple[str, str]) -> Grid:

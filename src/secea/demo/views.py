@@ -23,7 +23,7 @@ from secea.table import Table
 from secea.union import COLUMNS
 
 Floats = NDArray[np.float64]
-WIDTH: Final = 32
+WIDTH: Final = 24
 """Hexadecimal digits that are shown."""
 CLOSE: Final = 1e-3
 """So near to the true mean an attacker has read it."""
@@ -84,17 +84,17 @@ def glimpses(run: Recorded, tables: Tables, name: str, stranger: int) -> list[Gl
     mean = np.mean([table[name] for table in tables if name in table], axis=0)
     lacks = "has" if name in tables[stranger] else "does not have"
     setup = [
-        ("names", "each client", f"{int(tag):016x}", f"the tag of {name!r}, a keyed hash"),
-        ("union", "server", _cell(run, 0, tag), f"client 0 has {name!r}"),
+        ("names", "clients", f"{int(tag):016x}", f"the tag of {name!r}"),
+        ("union", "server", _cell(run, 0, tag), "client 0 has it"),
         ("union", "server", _cell(run, stranger, tag), f"client {stranger} {lacks} it"),
-        ("queries", f"client {queried[0]}", _hex(queried[1][:, asked]), f"1: client 0 asks for {name!r}"),
-        ("queries", f"client {queried[0]}", _hex(queried[1][:, elsewhere]), "0: here it does not ask"),
-        ("weights", "server", _hex(_opened(run, query)), f"{owners}, the number of owners, times a secret"),
+        ("queries", f"client {queried[0]}", _hex(queried[1][:, asked]), "1: client 0 asks for it"),
+        ("queries", f"client {queried[0]}", _hex(queried[1][:, elsewhere]), "0: not for this one"),
+        ("weights", "server", _hex(_opened(run, query)), f"{owners} owners, times a secret"),
     ]
     round_ = [
-        ("share", f"client {shared[0]}", _hex(shared[1][:, row]), f"client 0's row: {_numbers(tables[0][name])}"),
-        ("answer", "server", answer.tobytes().hex()[:WIDTH], f"client {other}'s part of the mean, for client 0"),
-        ("mean", "client 0", _numbers(means_of(run, 0)[name]), f"the true mean: {_numbers(mean)}"),
+        ("share", f"client {shared[0]}", _hex(shared[1][:, row]), f"client 0's {_numbers(tables[0][name])}"),
+        ("answer", "server", answer.tobytes().hex()[:WIDTH], f"client {other}'s part of it"),
+        ("mean", "client 0", _numbers(means_of(run, 0)[name]), f"true mean {_numbers(mean)}"),
     ]
     return [*(Glimpse("set-up", *each) for each in setup), *(Glimpse("round", *each) for each in round_)]
 
@@ -104,7 +104,7 @@ def _hex(elements: Residues) -> str:
 
 
 def _numbers(values: NDArray[Any]) -> str:
-    return " ".join(f"{x:.4f}" for x in values[:3].tolist())
+    return " ".join(f"{x:.4f}" for x in values[:2].tolist())
 
 
 def _cell(run: Recorded, n: int, tag: np.uint64) -> str:
@@ -193,8 +193,8 @@ def attacks(run: Recorded, tables: Tables, truth: Mapping[str, Floats]) -> list[
     with no_pad.applied():
         padless = recorded(tables, run.params)
     total = sum(map(len, tables))
-    ownership = "tell who has which entity, from the tables of the union"
-    reading = "read the means, from the answers that it combines"
+    ownership = "tell who has what, from tables"
+    reading = "read means, from answers"
     return [
         Attack("the server", ownership, total, owned(run), "masks", owned(maskless)),
         Attack("the server", reading, total, read_means(run, truth), "pads", read_means(padless, truth)),
