@@ -74,10 +74,19 @@ def test_times_are_on_the_line_through_the_trials() -> None:
     params = Params(clients=4, dim=8, max_entities=50, max_union=100)
     cost = secea.plan(params, entities=100)
     work = cost.round_bytes + cost.round_multiplications
-    trials = (Trial(0, 0, {"client": 1.0, "server": 2.0}, 0), Trial(work // 2, 50, {"client": 2.0, "server": 2.5}, 500))
+    seconds = ({"client": 1.0, "server": 2.0}, {"client": 2.0, "server": 2.5})
+    trials = (Trial(0, 0, seconds[0], 0, 0), Trial(work // 2, 50, seconds[1], 150, 500))
     rates = Rates(4, "reciprocal", {"setup": trials, "round": trials}, 0.0)
     assert rates.seconds(params, cost)["round"] == pytest.approx({"client": 3.0, "server": 3.0}, rel=1e-4)
-    assert rates.stored(params, 100) == 1000
+    assert rates.stored(4, 300) == 1000
+
+
+def test_what_leaves_no_room_is_left_out_and_what_is_long_is_tried_out_short() -> None:
+    words = ["plan", "--clients", "5", "--entities", "40", "--dim", "200000", "--precision", "45", "--queries", "full"]
+    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    assert found["projection"] is None
+    assert found["choices"]
+    assert found["phases"]["round"]["client"]["cpu_seconds"] > 1
 
 
 def test_paillier_is_planned_too() -> None:

@@ -39,6 +39,8 @@ class Trial:
     entities: int
     seconds: Mapping[str, float]
     """CPU time by party: a client (the mean of all), the server."""
+    positions: int
+    """The length of one client's queries."""
     stored: int
     """Bytes that a client keeps from round to round."""
 
@@ -67,11 +69,11 @@ class Rates:
         found["setup"]["client"] += self.keys
         return found
 
-    def stored(self, params: Params, entities: int) -> int:
-        """Bytes that a client keeps from round to round: they grow with entities and clients."""
+    def stored(self, clients: int, positions: int) -> int:
+        """Bytes that a client keeps from round to round: they grow with queries and clients."""
         small, large = self.trials["round"]
-        slope = (large.stored - small.stored) / max(1, large.entities - small.entities)
-        return round((large.stored + slope * (entities - large.entities)) * params.N / self.clients)
+        slope = (large.stored - small.stored) / max(1, large.positions - small.positions)
+        return round((large.stored + slope * (positions - large.positions)) * clients / self.clients)
 
 
 def _work(cost: Plan, phase: str, retrieval: str) -> int:
@@ -93,15 +95,17 @@ def measured(params: Params, entities: int, retrieval: str = "reciprocal", queri
         dropouts=min(params.dropouts, clients - 2 * collusion - 1),
     )  # fmt: skip
     share, choice = params.max_entities / entities, (retrieval, queries)
+    while few.dim > 1 and sum(_sends(few, 2 * SMALLEST, share, choice)) > TRIAL_BYTES:
+        few = replace(few, dim=few.dim // 2)
     if retrieval == "paillier":
         first, large, keys = _run(few, SMALLEST_PAILLIER, share, choice, rounds=2)
-        last, _, _ = _run(few, _size(few, share, entities, (1, 0)), share, choice, rounds=0)
-        none = Trial(0, 0, dict.fromkeys(PARTIES, 0.0), 0)
+        last, _, _ = _run(few, _size(few, share, choice, entities, rounds=0), share, choice, rounds=0)
+        none = Trial(0, 0, dict.fromkeys(PARTIES, 0.0), 0, 0)
         return Rates(clients, retrieval, {"setup": (first, last), "round": (none, large)}, keys)
     _run(Params(3, dim=1), 3, 1.0, choice, rounds=1)  # what is loaded on first use is loaded now
     first, small, _ = _run(few, SMALLEST, share, choice, rounds=2)
-    _, large, _ = _run(few, _size(few, share, entities, (0, 2)), share, choice, rounds=2)
-    last, _, _ = _run(few, _size(few, share, entities, (1, 0)), share, choice, rounds=0)
+    _, large, _ = _run(few, _size(few, share, choice, entities, rounds=2), share, choice, rounds=2)
+    last, _, _ = _run(few, _size(few, share, choice, entities, rounds=0), share, choice, rounds=0)
     return Rates(clients, retrieval, {"setup": (first, last), "round": (small, large)}, 0.0)
 
 
@@ -110,12 +114,21 @@ def _bounded(params: Params, entities: int, share: float) -> Params:
     return replace(params, max_entities=own, max_union=entities)
 
 
-def _size(params: Params, share: float, most: int, weights: tuple[int, int]) -> int:
-    """As many entities as a trial may have in which set-up and rounds are of such weight."""
-    size = 4 * SMALLEST
-    one = plan(_bounded(params, size, share), entities=size)
-    size = size * TRIAL_BYTES // (weights[0] * one.setup_bytes + weights[1] * one.round_bytes)
-    return max(2 * SMALLEST, min(most, size))
+def _sends(params: Params, entities: int, share: float, choice: tuple[str, str]) -> tuple[int, int]:
+    """Bytes of the set-up, and of a round."""
+    cost = plan(_bounded(params, entities, share), entities=entities, retrieval=choice[0], queries=choice[1])
+    return cost.setup_bytes, cost.round_bytes
+
+
+def _size(params: Params, share: float, choice: tuple[str, str], most: int, *, rounds: int) -> int:
+    """As many entities as a trial of a set-up and so many rounds may have."""
+    size = 2 * SMALLEST
+    while size < most:
+        setup, each = _sends(params, size * 5 // 4, share, choice)
+        if max(setup, rounds * each) > TRIAL_BYTES:
+            break
+        size = size * 5 // 4
+    return max(2 * SMALLEST, min(size, most))
 
 
 def _run(
@@ -133,10 +146,10 @@ def _run(
     cost = plan(params, entities=entities, retrieval=choice[0], queries=choice[1])
     online = {party: spent - before[party] for party, spent in _spent(fed, "online").items()}
     keys = sum(fed.timing[n]["setup"].stages[KEYS] for n in range(params.N)) / params.N
-    stored = fed.timing[0]["setup"].stored
+    kept = fed.session.query_positions(entities), fed.timing[0]["setup"].stored
     return (
-        Trial(_work(cost, "setup", choice[0]), entities, _spent(fed, "setup"), stored),
-        Trial(_work(cost, "round", choice[0]), entities, online, stored),
+        Trial(_work(cost, "setup", choice[0]), entities, _spent(fed, "setup"), *kept),
+        Trial(_work(cost, "round", choice[0]), entities, online, *kept),
         keys,
     )
 

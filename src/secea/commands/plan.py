@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from secea.commands import shell
+from secea.errors import ParamsError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,7 +110,7 @@ def report(params: Params, retrieval: str, queries: str, mbit: float) -> dict[st
         "queries": queries,
         "mbit": mbit,
         **found,
-        "choices": [_brief(each, retrieval, queries, rates, mbit) for each in _choices(params)],
+        "choices": [row for each in _choices(params) if (row := _brief(each, retrieval, queries, rates, mbit))],
         "projection": _projection(params, retrieval, queries, rates, mbit),
         "tried": {"clients": rates.clients, "entities": sorted(tried)},
     }
@@ -151,7 +152,7 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
     scheme = Scheme(params, retrieval, queries)
     N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
     width, element = scheme.form.block_length, scheme.ring.element_bytes
-    kept = rates.stored(params, M)
+    kept = rates.stored(N, scheme.query_positions(M))
     working = M * width * element + own * params.K * width * element + 8 * (J + own) * params.dim
     means = N * J * scheme.form.mean_row_bytes(N)
     largest = {
@@ -181,9 +182,12 @@ def _choices(params: Params) -> Iterator[Params]:
                 yield replace(params, collusion=collusion, dropouts=dropouts)
 
 
-def _brief(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
-    """One line of a table."""
-    cost = _costs(params, retrieval, queries, rates, mbit)
+def _brief(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
+    """One line of a table; None where precision and security leave no room for it."""
+    try:
+        cost = _costs(params, retrieval, queries, rates, mbit)
+    except ParamsError:
+        return None
     return {
         "clients": params.N, "entities": params.max_union, "per_client": params.max_entities,
         "collusion": params.T, "dropouts": params.dropouts, "K": params.K, "primes": cost["primes"],
@@ -195,7 +199,7 @@ def _brief(params: Params, retrieval: str, queries: str, rates: Rates, mbit: flo
     }  # fmt: skip
 
 
-def _projection(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
+def _projection(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
     """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
     assert params.max_entities is not None
     assert params.max_union is not None
@@ -213,7 +217,7 @@ def _projection(params: Params, retrieval: str, queries: str, rates: Rates, mbit
 
 def size(count: float) -> str:
     """Bytes, as people read them."""
-    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.{0 if count >= 100 * factor else 1}f} {unit}"
     return f"{count:.0f} B"
@@ -256,9 +260,10 @@ def _show(found: dict[str, Any], console: Console) -> None:
         console.print(line, soft_wrap=not console.is_terminal)
     console.print("\nOther choices", style="bold")
     console.print(_table(found["choices"], found["params"]))
-    far = found["projection"]
-    console.print(f"\n{far['clients']} clients, {far['entities']:,} entities, {far['per_client']:,} each", style="bold")
-    console.print(_table([far], None))
+    if far := found["projection"]:
+        each = f"{far['per_client']:,} each"
+        console.print(f"\n{far['clients']} clients, {far['entities']:,} entities, {each}", style="bold")
+        console.print(_table([far], None))
     tried = found["tried"]
     console.print(
         f"\nBytes are exact. Times are estimates: {tried['clients']} clients with {tried['entities'][0]} to"

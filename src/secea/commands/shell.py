@@ -91,6 +91,8 @@ class Commands(click.Group):
             fail(str(error), exit_code(error))
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
+        except MemoryError:
+            fail("there is not enough memory for this; `secea plan` says how much is needed", UNABLE)
         except BrokenPipeError:
             _hush()
             sys.exit(BROKEN_PIPE)
