@@ -95,7 +95,7 @@ class Dealer:
     def deal(self, chunk: int, data: Residues) -> Residues:
         """One chunk: data [P, K, ...] -> the shares of `receivers` [P, receivers, ...]."""
         noise = [stream.lane(chunk).elements(self.code.ring, *data.shape[2:]) for stream in self._streams]
-        return self.code.encode(data, noise, self.receivers, self.seeded)
+        return self.code.encode(data, noise, self.receivers, self.seeded, apart=True)
 
 
 SEED_LAYOUT: Final = Layout(1, SEED_BYTES)
