@@ -356,11 +356,15 @@ void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t
 
 /* Garner: the mixed-radix digits of each element, tile by tile, then Horner's rule from the top. Above the middle the number
  * stands for a negative one, whose size has the complements as digits: nothing cancels. */
-FAST static void digit_less(uint32_t p, uint32_t *digit, const uint32_t *other, int near, size_t n) {
+FAST static void digit_less(uint32_t p, uint32_t *digit, const uint32_t *other, size_t n) { /* other < 2p */
     for (size_t i = 0; i < n; i++) {
-        const uint32_t rest = near ? (other[i] >= p ? other[i] - p : other[i]) : other[i] % p;
+        const uint32_t rest = other[i] >= p ? other[i] - p : other[i];
         digit[i] = digit[i] >= rest ? digit[i] - rest : digit[i] + (p - rest);
     }
+}
+
+FAST static void copy_less(uint32_t p, uint32_t *digit, const uint32_t *x, uint32_t less, size_t n) {
+    for (size_t i = 0; i < n; i++) digit[i] = x[i] >= less ? x[i] - less : x[i] + (p - less);
 }
 
 FAST static void above_middle(uint32_t middle, const uint32_t *digit, uint32_t *above, size_t n) {
@@ -374,8 +378,8 @@ FAST static void next_digit(uint32_t p, const uint32_t *digit, const uint32_t *a
     }
 }
 
-FAST static void with_sign(const uint32_t *above, double *value, double scale, size_t n) {
-    for (size_t i = 0; i < n; i++) value[i] = (above[i] ? -(value[i] + 1) : value[i]) * scale;
+FAST static void with_sign(const uint32_t *above, double *value, double scale, size_t n) { /* no branch: it is random */
+    for (size_t i = 0; i < n; i++) value[i] = (value[i] + (double)(int32_t)(above[i] & 1)) * (above[i] ? -scale : scale);
 }
 
 void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, const uint32_t *less, const uint32_t *x,
@@ -386,11 +390,14 @@ void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, cons
         memset(above, 0, sizeof above);
         memset(out + start, 0, size * sizeof *out);
         for (size_t b = 0; b < count; b++) {
-            for (size_t i = 0; i < size; i++) factor[i] = less[b];
-            memcpy(digits[b], x + b * x_step + start, size * sizeof **digits);
-            sub_one(primes[b], digits[b], factor, size);
+            copy_less(primes[b], digits[b], x + b * x_step + start, less[b], size);
             for (size_t a = 0; a < b; a++) { /* digit = (digit - digits[a]) / primes[a] modulo p */
-                digit_less(primes[b], digits[b], digits[a], primes[a] < 2 * (uint64_t)primes[b], size);
+                const uint32_t *other = digits[a];
+                if (primes[a] >= 2 * (uint64_t)primes[b]) {
+                    for (size_t i = 0; i < size; i++) factor[i] = other[i] % primes[b];
+                    other = factor;
+                }
+                digit_less(primes[b], digits[b], other, size);
                 for (size_t i = 0; i < size; i++) factor[i] = inverses[a * count + b];
                 mul_one(primes[b], digits[b], digits[b], factor, size);
             }
@@ -467,9 +474,9 @@ void encode32(const uint32_t *primes, size_t count, const double *x, const uint3
             const __int128 digits = lead == -1023 ? 0 : llrint(number * power_of_two(52 - lead));
             const __int128 value =
                 low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
-            const wide magnitude = value < 0 ? -(wide)value : (wide)value;
+            const wide sign = (wide)(value >> 127), magnitude = ((wide)value ^ sign) - sign; /* no branch: it is random */
             for (int k = 0; k < 4; k++) limbs[k][i] = (uint32_t)(magnitude >> 32 * k);
-            negative[i] = value < 0;
+            negative[i] = (uint32_t)sign;
         }
         for (size_t b = 0; b < count; b++)
             (FOLDS(0u - primes[b]) ? limbs_modulo : limbs_dividing)(primes[b], limbs, negative, out + b * n + start, size);
