@@ -297,9 +297,9 @@ class Client:
         key = expand(self.wire.identity.secret, "fill")
         if self._entities is None:
             self._entities = grid.entities(self.names, key)
-        values = self.session.form.rows(given.matrix[self._order], self._entities, key)
+        rows = self.session.form.rows(given.matrix[self._order], self._entities, key)
         self._leave_round()
-        self.values, self.means = values, None
+        self.values, self.means = blocks(rows, self.session.params.K), None
         self.round, self.failure, self.faults = number, "", []
         self._send(Phase.SHARE, Kind.SHARE)
 
@@ -599,7 +599,7 @@ class Client:
 
     def _deal(self, stage: Stage) -> Deal:
         """What this client shares in a stage: its rows, chunk by chunk."""
-        session, ring, K = self.session, self.session.ring, self.session.params.K
+        session = self.session
         layout = session.layout(stage.kind, self.M, len(self.contributors))
         match stage.kind:
             case Kind.QUERY:
@@ -614,7 +614,7 @@ class Client:
                 values = self.values
                 assert values is not None
                 width = session.form.block_length
-                return Deal(layout, width, lambda chunk: blocks(spread(ring, values, self.rows, layout.span(chunk)), K))
+                return Deal(layout, width, lambda chunk: spread(values, self.rows, layout.span(chunk)))
 
     def _dealer(self, stage: Stage, receivers: Iterable[int]) -> tuple[Dealer, dict[int, bytes]]:
         """The shares of one stage, and the seeds of those that go as seeds."""
@@ -816,8 +816,8 @@ class Client:
         wanted = self.placement[span]
         real = wanted != EMPTY
         limit = np.where(real, params.max_abs * (1 + 2**-6) + params.resolution, self.session.form.tolerance)
-        wrong = ~(np.abs(rows[:, : params.dim]) <= limit[:, None]).all(axis=1)
-        wrong |= ~(np.abs(rows[:, params.dim :]) <= self.session.form.tolerance).all(axis=1)
+        wrong = ~(largest(rows[:, : params.dim]) <= limit)
+        wrong |= ~(largest(rows[:, params.dim :]) <= self.session.form.tolerance)
         if wrong.any():
             fault = f"{int(wrong.sum())} of {wrong.size} results are impossible: one of them computed wrongly"
             raise ProtocolError((SERVER, *self._others(answering)), fault)
@@ -957,3 +957,11 @@ class Client:
         self._prepared, self.next_seed, self.faults = (b"", {}), b"", []
         self._own_shares = (b"", {})
         return self
+
+
+def largest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest size in each row; NaN if one of them is."""
+    if not rows.shape[1]:
+        return np.zeros(len(rows))
+    sizes: NDArray[np.float64] = np.maximum(rows.max(axis=1), -rows.min(axis=1))
+    return sizes

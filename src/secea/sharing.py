@@ -59,11 +59,11 @@ def blocks(rows: Residues, K: int) -> Residues:
     return np.ascontiguousarray(rows.reshape(P, count, K, width // K).transpose(0, 2, 1, 3))
 
 
-def spread(ring: Ring, own: Residues, at: NDArray[np.int64], span: slice) -> Residues:
-    """The union's rows in `span`: own rows where they stand, 0 elsewhere: [P, own, width] -> [P, span, width]."""
+def spread(own: Residues, at: NDArray[np.int64], span: slice) -> Residues:
+    """The union's rows in `span`: own rows where they stand, 0 elsewhere: [..., own, width] -> [..., span, width]."""
     low, high = np.searchsorted(at, [span.start, span.stop])
-    rows = ring.zeros(span.stop - span.start, own.shape[2])
-    rows[:, at[low:high] - span.start] = own[:, low:high]
+    rows = np.zeros((*own.shape[:-2], span.stop - span.start, own.shape[-1]), own.dtype)
+    rows[..., at[low:high] - span.start, :] = own[..., low:high, :]
     return rows
 
 
