@@ -15,7 +15,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-ADDED = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*/*", "fuzz/README.md", "vectors/README.md")
+ADDED = (
+    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*/*", "fuzz/README.md", "vectors/README.md",
+    "src/secea/retrieval/*.py", "src/secea/learn/recommend.py",
+)  # fmt: skip
+"""What pages link to outside of docs/."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 
 
