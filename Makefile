@@ -23,7 +23,7 @@ types: $(STAMP)
 
 # The documentation, into site/: every warning is an error, broken links and anchors too.
 site: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n 2 --durations 8
