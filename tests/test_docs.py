@@ -179,23 +179,6 @@ def resolves(name: str) -> bool:
     return False
 
 
-def test_the_demo_shows_true_and_secure_means_side_by_side() -> None:
-    result = CliRunner().invoke(main, ["demo", "--entities", "60", "--dim", "4", "--seed", "7"])
-    assert result.exit_code == 0, result.output
-    assert "secure mean" in result.output
-    assert "[{'e1': [9.0]}, {'e2': [5.0]}, {'e1': [9.0]}]" in " ".join(result.output.split())
-    rows = [line.split() for line in result.output.splitlines() if re.fullmatch(r"(\s*-?[\d.]+){6}\s*", line)]
-    assert len(rows) == 5
-    for row in rows:
-        assert float(row[4]) == pytest.approx(float(row[5]), abs=1e-5)
-
-
-def test_a_mistake_on_the_command_line_is_explained() -> None:
-    result = CliRunner().invoke(main, ["demo", "--clients", "4", "--collusion", "2"])
-    assert result.exit_code == 1
-    assert "collusion must be 1..1 for 4 clients" in result.output
-
-
 def test_the_security_page_names_every_claim_every_mutant_and_tests_that_exist() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     for name, claim in gathered().items():
