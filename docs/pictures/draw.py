@@ -243,7 +243,7 @@ def modules() -> None:
         ("what all parties know", "own", ["session", "plan"]),
         ("state machines, no input or output", "server", ["endpoint", "client", "server"]),
         ("engines: sockets, clocks, files", "noise", ["driver, port", "host, store", "local", "nvflare", "flower"]),
-        ("for people", "noise", ["adapters/", "learn/", "report/", "audit/", "cli, demo"]),
+        ("for people", "noise", ["adapters/", "learn/", "report/", "audit/", "bench/", "cli, demo/"]),
     ]
     for i, (what, kind, names) in enumerate(layers):
         y = 24 + 66 * i
