@@ -101,7 +101,7 @@ def test_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
 
 def commands(transcript: str) -> Iterator[tuple[str, str]]:
     """Each command line after a $, and what is shown below it."""
-    for part in re.split(r"^\$ ", transcript, flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^\$ ", transcript.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         yield command, shown
 
