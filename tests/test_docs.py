@@ -124,12 +124,12 @@ def test_what_is_not_run_is_still_there() -> None:
 
 def shown_commands(page: str) -> Iterator[str]:
     """Every command line of secea in a block of code: after a $ in transcripts, fenced as sh, or indented."""
-    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    text = (ROOT / page).read_text(encoding="utf-8")
     begins = {"console": r"\$ ", "sh": ""}
     blocks = [(begins[each.language], each.text) for each in examples(page) if each.language in begins]
     blocks.append((" {4,8}", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)))
     for begin, block in blocks:
-        for line in re.findall(rf"^{begin}(secea [^\n]*)$", block, re.MULTILINE):
+        for line in re.findall(rf"^{begin}(secea [^\n]*)$", block.replace("\\\n", " "), re.MULTILINE):
             if not re.search(r"\[--|\.\.\. |RUN\.\.\.", line):  # a synopsis
                 yield line
 
