@@ -25,7 +25,7 @@ def environment(bin: Path, **more: str) -> dict[str, str]:
     path = os.pathsep.join([str(bin), str(Path(sys.executable).parent), os.environ["PATH"]])
     source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
-    return kept | {"PATH": path, "PYTHONPATH": source, "TERM": "dumb"} | more
+    return kept | {"PATH": path, "PYTHONPATH": source, "TERM": "dumb", "LC_ALL": "C.UTF-8"} | more
 
 
 def shell(command: str, folder: Path, bin: Path, **more: str) -> subprocess.CompletedProcess[str]:

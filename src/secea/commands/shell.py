@@ -94,6 +94,10 @@ class Commands(click.Group):
         except BrokenPipeError:
             _hush()
             sys.exit(BROKEN_PIPE)
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # rich makes 1 of it
+                sys.exit(BROKEN_PIPE)
+            raise
         except OSError as error:
             if error.filename is None and error.errno in FULL:
                 _hush()  # it was the output: what is left of it cannot be written either

@@ -74,7 +74,7 @@ def read_public(path: Path | str) -> bytes:
     try:
         key = load_pem_public_key(data)
     except ValueError:
-        raise ParamsError(f"{path} is no public key in PEM") from None
+        raise ParamsError(f"{path} is no public key in PEM; `secea keygen` writes one, with the ending .pub") from None
     if not isinstance(key, Ed25519PublicKey):
         raise ParamsError(f"{path} is no Ed25519 key")
     return key.public_bytes_raw()

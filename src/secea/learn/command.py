@@ -47,6 +47,8 @@ def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
         _run(lambda: _resumed(resume), as_json)
     elif resume is not None:
         raise click.UsageError("--resume takes all settings from the folder: leave the rest out")
+    elif as_json:
+        raise click.UsageError(f"--json goes behind the task: secea train {ctx.invoked_subcommand} --json")
 
 
 def _resumed(folder: Path) -> Any:
@@ -76,7 +78,9 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             "--dp-epsilon", type=ABOVE_ZERO,
             help="Differential privacy: the epsilon of one row of one client over the whole run. Off if not given.",
         ),
-        click.option("--dp-delta", type=BETWEEN, default=1e-5, show_default=True),
+        click.option(
+            "--dp-delta", type=BETWEEN, default=1e-5, show_default=True, help="The chance that epsilon does not hold."
+        ),
         click.option(
             "--dp-clip", type=ABOVE_ZERO, default=0.1, show_default=True,
             help="Each row's change in a round is clipped to this norm.",
@@ -215,6 +219,9 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
     except KeyboardInterrupt:
         click.echo(f"stopped; go on with: secea train --resume {folder}", err=True)
         sys.exit(130)
+    except OSError:  # a full disk, say: the command line tells it
+        click.echo(f"stopped; when that is mended, go on with: secea train --resume {folder}", err=True)
+        raise
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
