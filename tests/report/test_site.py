@@ -78,9 +78,7 @@ def test_no_page_names_anything_from_elsewhere_to_load(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-def test_pages_fit_the_window_and_ask_for_nothing_else(
-    browser: Browser, address: str, site: Path, width: int, dark: bool
-) -> None:
+def test_pages_fit_the_window_and_ask_for_nothing_else(browser: Browser, address: str, width: int, dark: bool) -> None:
     for page in ("index", "tutorial", "operators", "pictures", "protocol", "security", "faq", "api/secea"):
         browser.open(f"{address}/{page}.html", width, dark=dark)
         assert browser.said == [], page
@@ -90,6 +88,10 @@ def test_pages_fit_the_window_and_ask_for_nothing_else(
         assert browser.ask("[...document.images].filter(image => !image.naturalWidth).length") == 0, page
 
 
-def test_search_works_without_a_network(browser: Browser, address: str) -> None:
-    browser.open(f"{address}/index.html", 1280)
+@pytest.mark.parametrize("served", [True, False])
+def test_search_works_without_a_network_on_a_server_and_on_a_disk(
+    browser: Browser, address: str, site: Path, served: bool
+) -> None:
+    browser.open(f"{address}/index.html" if served else site / "index.html", 1280)
     assert any("operators.html" in found for found in browser.ask(SEARCH))
+    assert browser.said == []
