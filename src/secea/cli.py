@@ -15,7 +15,11 @@ from secea.commands.plan import plan
 from secea.learn.command import train
 
 
-@click.group(cls=shell.Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=shell.EXIT_CODES)
+@click.group(
+    cls=shell.Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=shell.EXIT_CODES,
+)
 @click.version_option(secea.__version__, prog_name="secea")
 def main() -> None:
     """Secure embedding aggregation for federated representation learning.
@@ -34,7 +38,7 @@ def main() -> None:
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
 
 
-@click.command()
+@click.command(short_help="Check every privacy claim on this installation.")
 @click.option("--mutant", metavar="NAME", help="Take one protection away first: the audit must then object.")
 @click.option("--claim", "names", multiple=True, metavar="NAME", help="Check this claim alone; may be repeated.")
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
@@ -68,10 +72,10 @@ def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: boo
     sys.exit(0 if report.run(claims, broken, as_json=as_json) else 1)
 
 
-@click.command()
+@click.command(short_help="Write one page about a run, or several.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option(
-    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Default: RUN/report.html."
+    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Where it goes.  [RUN/report.html]"
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
 @shell.json_option
@@ -106,7 +110,7 @@ def report(runs: tuple[Path, ...], out: Path | None, opened: bool, as_json: bool
         webbrowser.open(path.resolve().as_uri())
 
 
-@click.command()
+@click.command(short_help="Make a party's identity key.")
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @shell.json_option
 def keygen(path: Path, as_json: bool) -> None:
@@ -134,12 +138,15 @@ def keygen(path: Path, as_json: bool) -> None:
     click.echo(f"fingerprint  {fingerprint}")
 
 
-@click.command()
+@click.command(short_help="Write the federation file, or show it.")
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--server", metavar="FILE", help="The server's public key.")
 @click.option("--client", "clients", multiple=True, metavar="NAME=FILE", help="A client's name and public key.")
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
-@click.option("--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True)
+@click.option(
+    "--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
+    help="How means are retrieved; paillier is the paper's form.",
+)  # fmt: skip
 @shell.json_option
 def roster(
     path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], retrieval: str, as_json: bool
@@ -179,7 +186,7 @@ def roster(
     click.echo("All parties compare this fingerprint before they start.")
 
 
-@click.command()
+@click.command(short_help="Print the script for completion in bash, zsh or fish.")
 @click.argument("name", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(name: str) -> None:
     """Print the script that lets a shell complete commands and options.

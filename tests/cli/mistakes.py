@@ -22,8 +22,8 @@ from terminal import ROOT, environment, shell, shim
 PAGE = ROOT / "docs" / "mistakes.md"
 INTRODUCTION = """# Mistakes
 
-Ten mistakes that are easily made, with what the commands say, and their [exit codes](cli.md#exit-codes). A test makes each of
-them with the real command and compares; `python tests/cli/mistakes.py` writes this page.
+Ten mistakes that are easily made, with what the commands say, and their [exit codes](cli.md#exit-codes). A test makes
+each of them with the real command and compares; `python tests/cli/mistakes.py` writes this page.
 """
 
 
@@ -102,8 +102,9 @@ MISTAKES = (
         ("sh flower-kg/deploy.sh sites",),
         (1,),
         ("address already in use", "stop what uses it, or choose another: sh deploy.sh sites PORT"),
-        "No `secea` command opens a port; the engines do. Flower's is `flower-superlink --port`; NVFlare's is `fed_learn_port`"
-        " in its `project.yml`. Here is the example's deployment on Flower while something else has port 9400:",
+        "No `secea` command opens a port; the engines do. Flower's is `flower-superlink --port`; NVFlare's is"
+        " `fed_learn_port` in\nits `project.yml`. Here is the example's deployment on Flower while something else has"
+        " port 9400:",
         around=port_9400_taken,
     ),
     Mistake(
@@ -114,14 +115,14 @@ MISTAKES = (
             "secea keygen north.key",
         ),
         (3, 3, 3),
-        ("`secea keygen` writes one", "the public one is north.key.pub", "a key is not overwritten: choose another name"),
+        ("`secea keygen` writes one", "the public one is north.key.pub", "is not overwritten: choose another name"),
     ),
     Mistake(
         "A run that is interrupted",
         ("secea train kg --out runs/umls        # and Ctrl-C",),
         (130,),
         ("go on with: secea train --resume runs/umls",),
-        "What a run has written is whole. It goes on where it was; `secea aggregate` and the others leave nothing behind.",
+        "What a run has written is whole, and it goes on where it was. `secea aggregate` and the others leave nothing.",
     ),
     Mistake(
         "A full disk",
@@ -131,7 +132,7 @@ MISTAKES = (
             "secea audit --list > /dev/full",
         ),
         (4, 2, 4),
-        ("means/large-1.csv: file too large; make room, or write to another place", "no space left on device; make room"),
+        ("means/large-1.csv: file too large; make room, or write to another place", "no space left on device; make"),
         "`ulimit -f 1` lets no file grow beyond a kilobyte or less. Nothing half-written is left.",
     ),
 )  # fmt: skip
@@ -170,17 +171,17 @@ def blocked(folder: Path, modules: tuple[str, ...]) -> dict[str, str]:
 def made(mistake: Mistake, folder: Path) -> tuple[str, tuple[int, ...]]:
     """The transcript, and the exit codes. `folder` is empty."""
     prepare(folder)
-    bin = shim(folder.with_name(folder.name + "-bin"))
+    tools = shim(folder.with_name(folder.name + "-bin"))
     more = blocked(folder.with_name(folder.name + "-site"), mistake.without)
     if "key" in mistake.title:
-        shell("secea keygen north.key && secea keygen server.key", folder, bin)
+        shell("secea keygen north.key && secea keygen server.key", folder, tools)
     if "port" in mistake.title:
-        shell("python flower-kg/prepare.py sites", folder, bin)
+        shell("python flower-kg/prepare.py sites", folder, tools)
     lines, codes = [], []
     with mistake.around() if mistake.around else _nothing():  # type: ignore[attr-defined]
         for command in mistake.commands:
             run = interrupted if "Ctrl-C" in command else shell
-            ran = run(command, folder, bin, **more)
+            ran = run(command, folder, tools, **more)
             lines += [f"$ {command}", *(ran.stdout + ran.stderr).splitlines()]
             codes.append(ran.returncode)
     return "\n".join(lines).replace(str(folder), "."), tuple(codes)
@@ -191,11 +192,11 @@ def _nothing() -> Iterator[None]:
     yield
 
 
-def interrupted(command: str, folder: Path, bin: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def interrupted(command: str, folder: Path, tools: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """SIGINT once the run has saved something."""
     words = command.partition("#")[0].split()
     process = subprocess.Popen(  # noqa: S603 - a command of the page
-        words, cwd=folder, env=environment(bin, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words, cwd=folder, env=environment(tools, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     saved, patience = folder / words[words.index("--out") + 1] / "checkpoint" / "local.npz", time.monotonic() + 100
     while not saved.exists() and process.poll() is None and time.monotonic() < patience:

@@ -20,17 +20,17 @@ def shim(folder: Path) -> Path:
     return folder
 
 
-def environment(bin: Path, **more: str) -> dict[str, str]:
+def environment(tools: Path, **more: str) -> dict[str, str]:
     """That of this process, with the shim first and no terminal's habits."""
-    path = os.pathsep.join([str(bin), str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
     source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     return kept | {"PATH": path, "PYTHONPATH": source, "TERM": "dumb", "LC_ALL": "C.UTF-8"} | more
 
 
-def shell(command: str, folder: Path, bin: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def shell(command: str, folder: Path, tools: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """One line of a shell, in a folder."""
     return subprocess.run(  # noqa: S603 - commands of the tests and of the documentation
         ["bash", "-c", command],  # noqa: S607
-        cwd=folder, env=environment(bin, **more), capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, env=environment(tools, **more), capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

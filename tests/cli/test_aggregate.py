@@ -16,8 +16,16 @@ from secea.cli import main
 from secea.commands import aggregate as command
 from secea.formats import READERS, read
 
-VALUES = {"north": {"a": [0.5, 1.0], "b": [2.0, -1.0]}, "south": {"a": [1.5, 3.0], "7": [0.0, 4.0]}, "west": {"7": [1.0, 2.0]}}  # fmt: skip
-MEANS = {"north": {"a": [1.0, 2.0], "b": [2.0, -1.0]}, "south": {"a": [1.0, 2.0], "7": [0.5, 3.0]}, "west": {"7": [0.5, 3.0]}}  # fmt: skip
+VALUES = {
+    "north": {"a": [0.5, 1.0], "b": [2.0, -1.0]},
+    "south": {"a": [1.5, 3.0], "7": [0.0, 4.0]},
+    "west": {"7": [1.0, 2.0]},
+}
+MEANS = {
+    "north": {"a": [1.0, 2.0], "b": [2.0, -1.0]},
+    "south": {"a": [1.0, 2.0], "7": [0.5, 3.0]},
+    "west": {"7": [0.5, 3.0]},
+}
 SUFFIXES = tuple(READERS)
 
 

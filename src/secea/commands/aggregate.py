@@ -24,18 +24,22 @@ Step = Callable[[str], None]
 """Called as a step begins."""
 
 
-@click.command()
+@click.command(short_help="Means of tables in files, one for each client.")
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="FOLDER", type=click.Path(path_type=Path), help="Where the means go.")
 @click.option("--force", is_flag=True, help="Replace results that are there.")
 @click.option(
-    "--collusion", default=1, show_default=True, help="So many clients together learn nothing (less than half)."
+    "--collusion",
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="So many clients together learn nothing (less than half).",
 )
-@click.option("--max-abs", default=64.0, show_default=True, help="Every number lies in [-MAX_ABS, MAX_ABS].")
+@click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
 @click.option(
-    "--precision", default=24, show_default=True, help="Bits: a mean is exact to within MAX_ABS * 2^-PRECISION."
+    "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
-@click.option("--sigma", default=40, show_default=True, help="Statistical security, in bits.")
+@click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
 @click.option(
     "--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
     help="paillier is the paper's form: slower, exact means that show the number of owners.",

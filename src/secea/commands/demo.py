@@ -7,19 +7,27 @@ import click
 from secea.commands import shell
 
 
-@click.command()
+@click.command(short_help="See it work on real data, step by step.")
 @click.option(
     "--data", type=click.Choice(["umls", "borders"]),
     help="A network of medical concepts, or the borders of US states.  [umls if pykeen is installed]",
 )  # fmt: skip
-@click.option("--clients", default=5, show_default=True, help="Organisations.")
+@click.option("--clients", metavar="N", default=5, show_default=True, help="Organisations.")
 @click.option(
-    "--collusion", default=1, show_default=True, help="So many clients together learn nothing (less than half)."
+    "--collusion",
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="So many clients together learn nothing (less than half).",
 )
-@click.option("--entities", type=click.IntRange(min=1), help="So many made-up entities, in place of real data.")
-@click.option("--dim", default=32, show_default=True, type=click.IntRange(min=1), help="Length of an embedding.")
 @click.option(
-    "--seed", default=None, type=click.IntRange(min=0),
+    "--entities", metavar="N", type=click.IntRange(min=1), help="So many made-up entities, in place of real data."
+)
+@click.option(
+    "--dim", metavar="N", default=32, show_default=True, type=click.IntRange(min=1), help="Length of an embedding."
+)
+@click.option(
+    "--seed", metavar="N", default=None, type=click.IntRange(min=0),
     help="Of who knows what; the protocol's randomness is secret in any case.",
 )  # fmt: skip
 @shell.json_option

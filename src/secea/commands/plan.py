@@ -21,26 +21,45 @@ FAR: Final = {"clients": 50, "entities": 10_000_000}
 MOST_CHOICES: Final = 9
 
 
-@click.command()
-@click.option("--clients", required=True, type=int, help="N, at least 3.")
-@click.option("--entities", required=True, type=click.IntRange(min=1), help="Entities of all clients together.")
-@click.option("--per-client", type=click.IntRange(min=1), help="The most that one client owns.  [all of them]")
-@click.option("--dim", required=True, type=int, help="Length of an embedding.")
+@click.command(short_help="Say what a federation would cost.")
+@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 3.")
 @click.option(
-    "--collusion", default=1, show_default=True, help="T: so many clients together learn nothing (less than half)."
+    "--entities", metavar="N", required=True, type=click.IntRange(min=1), help="Entities of all clients together."
 )
-@click.option("--dropouts", default=0, show_default=True, help="So many clients may be lost in a round.")
-@click.option("--max-abs", default=64.0, show_default=True, help="Every number lies in [-MAX_ABS, MAX_ABS].")
 @click.option(
-    "--precision", default=24, show_default=True, help="Bits: a mean is exact to within MAX_ABS * 2^-PRECISION."
+    "--per-client", metavar="N", type=click.IntRange(min=1), help="The most that one client owns.  [all of them]"
 )
-@click.option("--sigma", default=40, show_default=True, help="Statistical security over all rounds, in bits.")
-@click.option("--rounds", default=1000, show_default=True, help="Rounds for which that is promised.")
-@click.option("--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True)
-@click.option("--queries", type=click.Choice(["buckets", "full"]), default="buckets", show_default=True)
-@click.option("--key-bits", default=3072, show_default=True, help="Of Paillier's modulus.")
+@click.option("--dim", metavar="N", required=True, type=int, help="Length of an embedding.")
 @click.option(
-    "--mbit", default=1000.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
+    "--collusion",
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="T: so many clients together learn nothing (less than half).",
+)
+@click.option("--dropouts", metavar="N", default=0, show_default=True, help="So many clients may be lost in a round.")
+@click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
+@click.option(
+    "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
+)
+@click.option(
+    "--sigma", metavar="N", default=40, show_default=True, help="Statistical security over all rounds, in bits."
+)
+@click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
+@click.option(
+    "--retrieval",
+    type=click.Choice(["reciprocal", "paillier"]),
+    default="reciprocal",
+    show_default=True,
+    help="How means are retrieved; paillier is the paper's form.",
+)
+@click.option(
+    "--queries", type=click.Choice(["buckets", "full"]), default="buckets", show_default=True,
+    help="What a query runs over: a bucket of entities, or all of them, as in the paper.",
+)  # fmt: skip
+@click.option("--key-bits", metavar="N", default=3072, show_default=True, help="Of Paillier's modulus.")
+@click.option(
+    "--mbit", metavar="X", default=1000.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
     help="Megabits a second that each party's network carries, both ways together.",
 )  # fmt: skip
 @shell.json_option
