@@ -30,8 +30,8 @@ PAGES = sorted(
 
 RUN_ELSEWHERE = {
     "docs/adapters.md": "tests/adapters/test_page.py runs it",
-    "docs/cli.md": "its own test runs it",
-    "docs/mistakes.md": "its own test runs it",
+    "docs/cli.md": "tests/cli/test_cli_page.py runs it",
+    "docs/mistakes.md": "tests/cli/test_mistakes.py makes each of them",
 }
 """Pages whose examples another test runs."""
 
