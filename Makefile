@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint types site unit browser deployment slow format constraints clean
+.PHONY: demo test lint types unit browser deployment slow format clean
 
 # The main job on real data: five ways to train, one table, one page.
 demo: $(STAMP)
@@ -22,6 +22,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 # The documentation, into site/: every warning is an error, broken links and anchors too.
+.PHONY: site
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -62,6 +63,7 @@ CUDA := bindings pathfinder toolkit
 NVIDIA := cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 \
   nccl-cu13 nvjitlink nvshmem-cu13 nvtx
 LEFT_OUT := torch triton $(CUDA:%=cuda-%) $(NVIDIA:%=nvidia-%)
+.PHONY: constraints
 constraints: $(STAMP)
 	sed '/^[^#]/,$$d' constraints.txt > constraints.new
 	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --python-version 3.11 --python-platform linux --upgrade \
