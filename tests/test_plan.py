@@ -33,6 +33,9 @@ def test_the_plan_is_what_the_traffic_records_show(
     for hop in fed.traffic:
         kinds[hop.kind] += hop.size
     assert plan.by_kind == dict(kinds)
+    for number, phase in enumerate(("setup", "round")):
+        up = sum(hop.size for hop in fed.traffic if hop.round == number and hop.receiver == "server")
+        assert plan.sent_by_clients[phase] == up
 
 
 def test_messages_of_many_chunks_are_planned_exactly_too() -> None:

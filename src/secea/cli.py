@@ -8,22 +8,18 @@ from pathlib import Path
 import click
 
 import secea
-from secea.errors import SecEAError
+from secea.commands import shell
+from secea.commands.aggregate import aggregate
+from secea.commands.demo import demo
+from secea.commands.plan import plan
 from secea.learn.command import train
 
 
-class _Commands(click.Group):
-    """Errors that were raised on purpose are messages for people, not tracebacks."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except SecEAError as error:
-            click.secho(f"secea: {error}", fg="red", err=True)
-            sys.exit(1)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=shell.Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=shell.EXIT_CODES,
+)
 @click.version_option(secea.__version__, prog_name="secea")
 def main() -> None:
     """Secure embedding aggregation for federated representation learning.
@@ -31,34 +27,18 @@ def main() -> None:
     Organisations that hold overlapping entities get the mean embedding of each of their own entities over all owners;
     nobody learns who owns which entity, how many own it, or anyone's embedding. What that means exactly, and what is
     not protected, is in docs/threat-model.md.
-    """
-
-
-@main.command()
-@click.option("--clients", default=5, show_default=True, help="Clients of the random federation.")
-@click.option(
-    "--collusion", default=1, show_default=True, help="So many clients together learn nothing (less than half)."
-)
-@click.option("--entities", default=400, show_default=True, help="Entities of all clients together.")
-@click.option("--dim", default=32, show_default=True, help="Length of an embedding.")
-@click.option(
-    "--seed", default=None, type=int, help="Seed of the made-up embeddings; the protocol's randomness is secret."
-)
-def demo(clients: int, collusion: int, entities: int, dim: int, seed: int | None) -> None:
-    """See it work: the paper's example, then a random federation, true and secure results side by side.
 
     \b
     Examples:
-      secea demo
-      secea demo --clients 10 --collusion 2 --entities 2000
+      secea demo                                          see it work, step by step
+      secea train kg                                      what sharing gains, and what protection costs
+      secea aggregate a.npz b.csv c.vec --out means/      your own tables
+      secea plan --clients 10 --entities 14541 --dim 128  what a federation would cost
+      secea COMMAND --help                                more examples
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
-    from secea import demo as show
-
-    show.paper_example()
-    show.random_federation(clients=clients, collusion=collusion, entities=entities, dim=dim, seed=seed)
 
 
-@main.command()
+@click.command(short_help="Check every privacy claim on this installation.")
 @click.option("--mutant", metavar="NAME", help="Take one protection away first: the audit must then object.")
 @click.option("--claim", "names", multiple=True, metavar="NAME", help="Check this claim alone; may be repeated.")
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
@@ -92,13 +72,14 @@ def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: boo
     sys.exit(0 if report.run(claims, broken, as_json=as_json) else 1)
 
 
-@main.command()
+@click.command(short_help="Write one page about a run, or several.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option(
-    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Default: RUN/report.html."
+    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Where it goes.  [RUN/report.html]"
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
-def report(runs: tuple[Path, ...], out: Path | None, opened: bool) -> None:
+@shell.json_option
+def report(runs: tuple[Path, ...], out: Path | None, opened: bool, as_json: bool) -> None:
     """Write one page about one run or several: what came out, and what it cost.
 
     RUN is a folder that `secea train` wrote, finished or not. The page has the learning curves of the methods, the
@@ -118,17 +99,21 @@ def report(runs: tuple[Path, ...], out: Path | None, opened: bool) -> None:
     """  # noqa: D301
     from secea.report import write
 
-    path, _ = write(runs, out)
-    click.echo(f"wrote {path}")
+    path, groups = write(runs, out)
+    if as_json:
+        shell.echo_json({"page": str(path), "runs": [[str(run.folder) for run in group.runs] for group in groups]})
+    else:
+        click.echo(f"wrote {path}")
     if opened:
         import webbrowser
 
         webbrowser.open(path.resolve().as_uri())
 
 
-@main.command()
+@click.command(short_help="Make a party's identity key.")
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
-def keygen(path: Path) -> None:
+@shell.json_option
+def keygen(path: Path, as_json: bool) -> None:
     """Make this party's identity key: PATH is private, PATH.pub goes into the roster.
 
     The private key signs this party's messages, and saved state is encrypted under it. It never leaves its owner. To
@@ -144,18 +129,25 @@ def keygen(path: Path) -> None:
 
     identity = Identity.generate()
     files.write_identity(identity, path)
+    public, fingerprint = files.public_path(path), files.key_fingerprint(identity.public)
+    if as_json:
+        shell.echo_json({"private": str(path), "public": str(public), "fingerprint": fingerprint})
+        return
     click.echo(f"private key  {path}  (keep it)")
-    click.echo(f"public key   {files.public_path(path)}  (for the roster)")
-    click.echo(f"fingerprint  {files.key_fingerprint(identity.public)}")
+    click.echo(f"public key   {public}  (for the roster)")
+    click.echo(f"fingerprint  {fingerprint}")
 
 
-@main.command()
+@click.command(short_help="Write the federation file, or show it.")
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--server", metavar="FILE", help="The server's public key.")
 @click.option("--client", "clients", multiple=True, metavar="NAME=FILE", help="A client's name and public key.")
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
-@click.option("--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
+    help="How means are retrieved; paillier is the paper's form.",
+)  # fmt: skip
+@shell.json_option
 def roster(
     path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], retrieval: str, as_json: bool
 ) -> None:
@@ -194,8 +186,27 @@ def roster(
     click.echo("All parties compare this fingerprint before they start.")
 
 
-main.add_command(train)
+@click.command(short_help="Print the script for completion in bash, zsh or fish.")
+@click.argument("name", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(name: str) -> None:
+    """Print the script that lets a shell complete commands and options.
+
+    \b
+    Examples:
+      eval "$(secea completion bash)"                                      in ~/.bashrc
+      eval "$(secea completion zsh)"                                       in ~/.zshrc, after compinit
+      secea completion fish > ~/.config/fish/completions/secea.fish
+    """  # noqa: D301
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(name)
+    assert script is not None
+    click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
+
+
+for command in (demo, train, report, aggregate, plan, audit, keygen, roster, completion):
+    main.add_command(command)
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="secea")

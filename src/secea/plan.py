@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from secea.errors import ParamsError
 from secea.keys import HELLO_BYTES
@@ -12,6 +13,11 @@ from secea.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
 from secea.params import Params
 from secea.session import Scheme
 from secea.sharing import SEED_LAYOUT
+
+UP: Final = (Kind.TABLE, Kind.OPENING)
+"""Kinds of the set-up that end at the server."""
+DEALT: Final = (Kind.QUERY, Kind.INDICATOR, Kind.RESHARE)
+"""Kinds that go from client to client: up, and down."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,8 @@ class Plan:
     round_bytes: int
     by_kind: Mapping[str, int]
     """Set-up and one round together, by kind of message."""
+    sent_by_clients: Mapping[str, int]
+    """What all clients send in the `setup` and in the `round`; the rest is what the server sends to them."""
     setup_multiplications: int
     """Field multiplications (one prime each) of all parties in the set-up."""
     round_multiplications: int
@@ -81,6 +89,10 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
     each[Kind.ANSWER] = N * whole(Kind.ANSWER)
     each[Kind.MEAN] = N * whole(Kind.MEAN)
 
+    up = sum(setup[kind] for kind in UP) + sum(setup[kind] for kind in DEALT) // 2
+    greetings = N * (hello + form.paillier_bytes) + N * (N - 1) * SEED_LAYOUT.wire_bytes
+    sent = {"setup": up + greetings, "round": each[Kind.SHARE] // 2 + each[Kind.ANSWER]}
+
     P, J, L = scheme.ring.size, scheme.query_count, form.block_length
     positions = scheme.query_positions(M)
     encode = (N - T) * (K + T)  # of one element of each of the K blocks, by one sender
@@ -95,6 +107,7 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
         setup_bytes=sum(setup.values()),
         round_bytes=sum(each.values()),
         by_kind={kind.name.lower(): count for kind, count in sorted((setup + each).items())},
+        sent_by_clients=sent,
         setup_multiplications=setup_products,
         round_multiplications=round_products,
         primes=P,

@@ -255,11 +255,11 @@ def test_ratings_and_edges_end_to_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("kg", "--data", "no-such-thing"), 1, "no data set and no file"),
+        (("kg", "--data", "no-such-thing"), 3, "no data set and no file"),
         (("kg", "--methods", "secea,magic"), 2, "there is no method 'magic'"),
         (("recommend",), 2, "Missing option '--data'"),
         ((), 2, "kg, recommend or social"),
-        (("--resume", "nowhere"), 1, "is no run folder"),
+        (("--resume", "nowhere"), 3, "is no run folder"),
         (("kg", "--rounds", "0"), 2, "Invalid value"),
     ],
 )
@@ -271,7 +271,7 @@ def test_mistakes_are_explained_with_their_exit_code(words: tuple[str, ...], cod
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
     ran = invoke("kg")
-    assert ran.exit_code == 1
+    assert ran.exit_code == 4
     assert ran.output == "secea: secea train needs PyTorch and what goes with it: pip install 'secea[learn]'\n"
 
 

@@ -356,9 +356,9 @@ def test_the_command_writes_into_the_run_or_where_it_is_told_and_opens_a_browser
 
 def test_a_mistake_on_the_command_line_is_a_sentence(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["report", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.output.startswith(f"secea: {tmp_path} is not the folder of a run")
     run = make_run(tmp_path / "run")
     result = CliRunner().invoke(main, ["report", str(run), "--out", str(tmp_path / "no" / "where.html")])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "cannot be written" in result.output

@@ -39,8 +39,12 @@ def write_identity(identity: Identity, path: Path | str) -> None:
             raise ParamsError(f"{target} exists; a key is not overwritten: choose another name") from None
         except OSError as error:
             raise ParamsError(f"{target} cannot be written: {error.strerror}") from None
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            target.unlink()
+            raise ParamsError(f"{target} cannot be written: {error.strerror}") from None
 
 
 def public_path(path: Path | str) -> Path:
@@ -70,7 +74,7 @@ def read_public(path: Path | str) -> bytes:
     try:
         key = load_pem_public_key(data)
     except ValueError:
-        raise ParamsError(f"{path} is no public key in PEM") from None
+        raise ParamsError(f"{path} is no public key in PEM; `secea keygen` writes one, with the ending .pub") from None
     if not isinstance(key, Ed25519PublicKey):
         raise ParamsError(f"{path} is no Ed25519 key")
     return key.public_bytes_raw()
@@ -112,9 +116,12 @@ def _number(name: str, text: str) -> Any:
 
 def write_session(session: Session, path: Path | str) -> None:
     """All that the parties agree on. Nothing in it is secret."""
+    fresh = Path(path).with_name(Path(path).name + ".new")
     try:
-        Path(path).write_text(session_json(session) + "\n", encoding="utf-8")
+        fresh.write_text(session_json(session) + "\n", encoding="utf-8")
+        fresh.replace(path)
     except OSError as error:
+        fresh.unlink(missing_ok=True)
         raise ParamsError(f"{path} cannot be written: {error.strerror}") from None
 
 

@@ -19,7 +19,7 @@ POSITIVE, ABOVE_ZERO = click.IntRange(min=1), click.FloatRange(min=0, min_open=T
 BETWEEN = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, short_help="Train with and without sharing, and compare.")
 @click.option("--resume", metavar="RUN", type=click.Path(path_type=Path), help="Go on with the run of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (with --resume).")
 @click.pass_context
@@ -47,6 +47,8 @@ def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
         _run(lambda: _resumed(resume), as_json)
     elif resume is not None:
         raise click.UsageError("--resume takes all settings from the folder: leave the rest out")
+    elif as_json:
+        raise click.UsageError(f"--json goes behind the task: secea train {ctx.invoked_subcommand} --json")
 
 
 def _resumed(folder: Path) -> Any:
@@ -58,27 +60,35 @@ def _resumed(folder: Path) -> Any:
 def _common(command: Callable[..., None]) -> Callable[..., None]:
     """The options that all tasks have."""
     options = [
-        click.option("--clients", type=POSITIVE, help="How many; 8, or as the data came."),
-        click.option("--dim", type=POSITIVE, help="Length of an embedding."),
-        click.option("--rounds", type=POSITIVE, help="Rounds of training and sharing.  [kg: 40, others: 20]"),
-        click.option("--epochs", type=POSITIVE, default=3, show_default=True, help="Epochs of each client in a round."),
-        click.option("--batch", type=POSITIVE, help="Examples in one step."),
-        click.option("--lr", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of split, embeddings and training."),
+        click.option("--clients", metavar="N", type=POSITIVE, help="How many; 8, or as the data came."),
+        click.option("--dim", metavar="N", type=POSITIVE, help="Length of an embedding."),
+        click.option("--rounds", metavar="N", type=POSITIVE, help="Of training and sharing.  [kg: 40, others: 20]"),
+        click.option(
+            "--epochs", metavar="N", type=POSITIVE, default=3, show_default=True, help="Of each client in a round."
+        ),
+        click.option("--batch", metavar="N", type=POSITIVE, help="Examples in one step."),
+        click.option("--lr", metavar="X", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),
+        click.option(
+            "--seed", metavar="N", type=int, default=0, show_default=True, help="Of split, embeddings and training."
+        ),
         click.option("--methods", metavar="A,B,...", help=f"Which ones; all of {','.join(METHODS)}."),
         click.option(
-            "--collusion", type=POSITIVE, default=1, show_default=True,
+            "--collusion", metavar="N", type=POSITIVE, default=1, show_default=True,
             help="So many clients together learn nothing (secea; less than half).",
         ),
-        click.option("--every", type=POSITIVE, default=5, show_default=True, help="Evaluate after so many rounds."),
+        click.option(
+            "--every", metavar="N", type=POSITIVE, default=5, show_default=True, help="Evaluate after so many rounds."
+        ),
         click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),
         click.option(
-            "--dp-epsilon", type=ABOVE_ZERO,
+            "--dp-epsilon", metavar="X", type=ABOVE_ZERO,
             help="Differential privacy: the epsilon of one row of one client over the whole run. Off if not given.",
         ),
-        click.option("--dp-delta", type=BETWEEN, default=1e-5, show_default=True),
         click.option(
-            "--dp-clip", type=ABOVE_ZERO, default=0.1, show_default=True,
+            "--dp-delta", metavar="X", type=BETWEEN, default=1e-5, show_default=True, help="The delta beside it."
+        ),
+        click.option(
+            "--dp-clip", metavar="X", type=ABOVE_ZERO, default=0.1, show_default=True,
             help="Each row's change in a round is clipped to this norm.",
         ),
         click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [runs/TASK-DATA-TIME]"),
@@ -90,14 +100,31 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
 
 
 SHARE = click.option(
-    "--share", type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Split own: what a client knows."
+    "--share",
+    metavar="X",
+    type=click.FloatRange(0, 1),
+    default=0.4,
+    show_default=True,
+    help="Split own: what a client knows.",
 )
 CORE = click.option(
-    "--core", type=click.FloatRange(0, 1), default=0.25, show_default=True, help="Split own: what all know."
+    "--core",
+    metavar="X",
+    type=click.FloatRange(0, 1),
+    default=0.25,
+    show_default=True,
+    help="Split own: what all know.",
 )
-NEGATIVES = click.option("--negatives", type=POSITIVE, help="Wrong answers in a step, shared by its examples.")
+NEGATIVES = click.option(
+    "--negatives", metavar="N", type=POSITIVE, help="Wrong answers in a step, shared by its examples."
+)
 TEMPERATURE = click.option(
-    "--temperature", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Of self-adversarial weights."
+    "--temperature",
+    metavar="X",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="Of self-adversarial weights.",
 )
 
 
@@ -109,10 +136,11 @@ TEMPERATURE = click.option(
 @SHARE
 @CORE
 @click.option(
-    "--model", type=click.Choice(["transe", "rotate", "distmult", "complex"]), default="transe", show_default=True
-)
+    "--model", type=click.Choice(["transe", "rotate", "distmult", "complex"]), default="transe", show_default=True,
+    help="What scores a triple.",
+)  # fmt: skip
 @click.option("--norm", type=click.Choice([1, 2]), default=2, show_default=True, help="TransE's distance.")
-@click.option("--margin", type=float, help="Of TransE and RotatE.")
+@click.option("--margin", metavar="X", type=float, help="Of TransE and RotatE.")
 @NEGATIVES
 @TEMPERATURE
 @_common
@@ -130,8 +158,8 @@ def kg(**options: Any) -> None:
       secea train kg
       secea train kg --data kinships --clients 5 --model rotate
       secea train kg --data north.tsv --data south.tsv --data west.tsv
-      secea train kg --data fb15k237_r10.npz --model transe --norm 1 --dim 128 --negatives 256 --lr 0.001 \\
-          --batch 512 --margin 10 --rounds 200 --device cuda          FedE's settings
+      secea train kg --data fb15k237_r10.npz --norm 1 --dim 128 --negatives 256 --lr 0.001 --batch 512 \\
+          --margin 10 --rounds 200 --device cuda                    FedE's settings
       secea train kg --dp-epsilon 8 --methods local,plain,secea
     """  # noqa: D301
     _begin("kg", options)
@@ -215,6 +243,9 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
     except KeyboardInterrupt:
         click.echo(f"stopped; go on with: secea train --resume {folder}", err=True)
         sys.exit(130)
+    except OSError:  # a full disk, say: the command line tells it
+        click.echo(f"stopped; when that is mended, go on with: secea train --resume {folder}", err=True)
+        raise
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:

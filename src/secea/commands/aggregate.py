@@ -1,0 +1,204 @@
+"""`secea aggregate`: tables in files, one per client; one file of means per client."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from secea.commands import shell
+from secea.errors import DataError
+
+if TYPE_CHECKING:
+    from secea.engines.local_port import Hop
+
+Step = Callable[[str], None]
+"""Called as a step begins."""
+
+
+@click.command(short_help="Means of tables in files, one for each client.")
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...", type=click.Path(path_type=Path))
+@click.option("--out", required=True, metavar="FOLDER", type=click.Path(path_type=Path), help="Where the means go.")
+@click.option("--force", is_flag=True, help="Replace results that are there.")
+@click.option(
+    "--collusion",
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="So many clients together learn nothing (less than half).",
+)
+@click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
+@click.option(
+    "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
+)
+@click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
+@click.option(
+    "--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
+    help="paillier is the paper's form: slower, exact means that show the number of owners.",
+)  # fmt: skip
+@shell.json_option
+def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, **params: Any) -> None:
+    """Mean embeddings of tables in files: one TABLE for each client, one result for each in FOLDER.
+
+    A result has the name and the format of its table, and the same entities: .npz with `names` and `matrix`; .csv or
+    .tsv, a name and its numbers in each line; .parquet, a column of names, and one of lists or several of numbers;
+    .vec or .txt, word2vec's text. Names are compared as texts.
+
+    All parties run in this process, on tables that are all here: use it to try things out, and to combine tables that
+    you may see. Between organisations each one runs its own party: docs/deploy.md.
+
+    \b
+    Examples:
+      secea aggregate north.npz south.csv west.vec --out means/
+      secea aggregate *.csv --out means/ --collusion 2 --max-abs 8
+      secea aggregate *.parquet --out means/ --force --json
+    """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
+    if len(tables) < 3:
+        raise click.UsageError(f"at least 3 tables are needed, one for each client; {len(tables)} given")
+    with _steps(len(tables) + 3) as step:
+        result = run(tables, out, force=force, step=step, **params)
+    if as_json:
+        shell.echo_json(result)
+    else:
+        _show(result)
+
+
+def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, retrieval: str, **params: Any) -> dict[str, Any]:
+    """Read, aggregate, write; nothing is written before everything is there."""
+    targets = _targets(paths, out, force)
+    from secea import formats
+    from secea.engines.local import Federation
+    from secea.params import Params
+
+    sources = []
+    for path in paths:
+        step(f"reading {path.name}")
+        sources.append(formats.read(path))
+    settings = Params(clients=len(sources), dim=sources[0].table.dim, **params)
+    formats.check(sources, settings.max_abs)
+    fed = Federation(settings, retrieval)
+    started = time.perf_counter()
+    step("set-up")
+    fed.setup([source.table.names for source in sources])
+    ready = time.perf_counter()
+    step("round")
+    means = fed.round([source.table for source in sources])
+    done = time.perf_counter()
+    step("writing")
+    write_all({target: source.write(mean.matrix) for target, source, mean in zip(targets, sources, means, strict=True)})
+    return {
+        "clients": [
+            {"table": str(source.path), "means": str(target), "entities": len(source.table)}
+            for source, target in zip(sources, targets, strict=True)
+        ],
+        "union": fed.server.M,
+        "dim": settings.dim,
+        "collusion": settings.collusion,
+        "retrieval": retrieval,
+        "resolution": settings.resolution,
+        "seconds": {"setup": ready - started, "round": done - ready},
+        "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},
+    }
+
+
+def _sent(traffic: Sequence[Hop], round: int) -> int:
+    return sum(hop.size for hop in traffic if hop.round == round)
+
+
+def _targets(paths: Sequence[Path], out: Path, force: bool) -> list[Path]:
+    """Where each result goes: no table is overwritten, and no other file unless that is wanted."""
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file; --out names a folder")
+    targets = [out / path.name for path in paths]
+    for n, target in enumerate(targets):
+        if target in targets[:n]:
+            raise DataError(f"two tables are named {target.name}, and so would be their results; rename one")
+        if target.exists() and any(path.exists() and target.samefile(path) for path in paths):
+            raise DataError(f"{target} is one of the tables, and is not overwritten; choose another --out")
+        if target.exists() and not force:
+            raise DataError(f"{target} exists; choose another --out, or replace it with --force")
+    return targets
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """All files in one folder, or none: written aside, and moved to their places when all of them are on the disk."""
+    folder = next(iter(files)).parent
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".secea-", dir=folder) as aside:
+            for target, data in files.items():
+                _write(Path(aside) / target.name, data, target)
+            with _uninterrupted():
+                for target in files:
+                    (Path(aside) / target.name).replace(target)
+    except BaseException:
+        for each in made:
+            with contextlib.suppress(OSError):  # it is not empty: somebody else has put something there
+                each.rmdir()
+        raise
+
+
+def _write(path: Path, data: bytes, target: Path) -> None:
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C comes too late: a few renames, and everything is done. Only the main thread is interrupted at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _steps(total: int) -> Iterator[Step]:
+    """A bar on a terminal, and nothing elsewhere."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = shell.console(stderr=True)
+    columns = (TextColumn("{task.description:<24}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name)
+            progress.advance(task)
+
+        yield step
+
+
+def _show(result: dict[str, Any]) -> None:
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, pad_edge=False)
+    for column in ("client", "table", "entities", "means"):
+        grid.add_column(column, justify="right" if column in ("client", "entities") else "left", overflow="fold")
+    for n, client in enumerate(result["clients"]):
+        grid.add_row(str(n), client["table"], f"{client['entities']:,}", client["means"])
+    shell.console().print(grid)
+    size, seconds = result["bytes"], result["seconds"]
+    click.echo(
+        f"union {result['union']:,}, dim {result['dim']}; means exact to within {result['resolution']:.1e};"
+        f" set-up {seconds['setup']:.2f} s, {size['setup'] / 1e6:.1f} MB; round {seconds['round']:.2f} s,"
+        f" {size['round'] / 1e6:.1f} MB"
+    )

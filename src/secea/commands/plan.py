@@ -1,0 +1,321 @@
+"""`secea plan`: what a federation would cost, and what other choices would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from secea.commands import shell
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from secea.estimate import Rates
+    from secea.params import Params
+
+FAR: Final = {"clients": 50, "entities": 10_000_000}
+"""A size that no single machine holds."""
+MOST_CHOICES: Final = 9
+
+
+@click.command(short_help="Say what a federation would cost.")
+@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 3.")
+@click.option(
+    "--entities", metavar="N", required=True, type=click.IntRange(min=1), help="Entities of all clients together."
+)
+@click.option(
+    "--per-client", metavar="N", type=click.IntRange(min=1), help="The most that one client owns.  [all of them]"
+)
+@click.option("--dim", metavar="N", required=True, type=int, help="Length of an embedding.")
+@click.option(
+    "--collusion",
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="T: so many clients together learn nothing (less than half).",
+)
+@click.option("--dropouts", metavar="N", default=0, show_default=True, help="So many clients may be lost in a round.")
+@click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
+@click.option(
+    "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
+)
+@click.option(
+    "--sigma", metavar="N", default=40, show_default=True, help="Statistical security over all rounds, in bits."
+)
+@click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
+@click.option(
+    "--retrieval",
+    type=click.Choice(["reciprocal", "paillier"]),
+    default="reciprocal",
+    show_default=True,
+    help="How means are retrieved; paillier is the paper's form.",
+)
+@click.option(
+    "--queries", type=click.Choice(["buckets", "full"]), default="buckets", show_default=True,
+    help="What a query runs over: a bucket of entities, or all of them, as in the paper.",
+)  # fmt: skip
+@click.option("--key-bits", metavar="N", default=3072, show_default=True, help="Of Paillier's modulus.")
+@click.option(
+    "--mbit", metavar="X", default=1000.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
+    help="Megabits a second that each party's network carries, both ways together.",
+)  # fmt: skip
+@shell.json_option
+def plan(
+    entities: int, per_client: int | None, retrieval: str, queries: str, mbit: float, as_json: bool, **params: Any
+) -> None:
+    """What a federation would cost, before anybody sets it up.
+
+    Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates. Federations with as
+    many clients and a few hundred entities are run on this machine, which takes some seconds, and their times are
+    extended in a straight line. With more than 10 clients that is a rough guess. docs/cli.md has the comparison with
+    real runs.
+
+    \b
+    Examples:
+      secea plan --clients 10 --collusion 2 --entities 14541 --per-client 8600 --dim 128
+      secea plan --clients 5 --entities 1000000 --per-client 200000 --dim 64 --dropouts 1 --mbit 100
+      secea plan --clients 5 --entities 1000 --dim 32 --json
+    """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
+    own = entities if per_client is None else per_client
+    if not own <= entities <= params["clients"] * own:
+        raise click.UsageError(
+            f"--entities must be between --per-client and clients times that: {own:,} to {params['clients'] * own:,}"
+        )
+    from secea.params import Params
+
+    settings = Params(max_entities=own, max_union=entities, **params)
+    with shell.working("running small federations to measure this machine"):
+        result = report(settings, retrieval, queries, mbit)
+    if as_json:
+        shell.echo_json(result)
+    else:
+        _show(result, shell.console())
+
+
+def report(params: Params, retrieval: str, queries: str, mbit: float) -> dict[str, Any]:
+    """Everything: the fields of `secea.plan`, and what is made of them."""
+    from secea.estimate import measured
+
+    assert params.max_union is not None
+    rates = measured(params, params.max_union, retrieval, queries)
+    found = _costs(params, retrieval, queries, rates, mbit)
+    tried = {trial.entities for pair in rates.trials.values() for trial in pair} - {0}
+    return {
+        "params": asdict(params) | {"K": params.K, "need": params.need, "resolution": params.resolution},
+        "retrieval": retrieval,
+        "queries": queries,
+        "mbit": mbit,
+        **found,
+        "choices": [_brief(each, retrieval, queries, rates, mbit) for each in _choices(params)],
+        "projection": _projection(params, retrieval, queries, rates, mbit),
+        "tried": {"clients": rates.clients, "entities": sorted(tried)},
+    }
+
+
+def _costs(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
+    """Bytes, seconds and memory of one federation."""
+    from secea.plan import plan as planned
+
+    assert params.max_union is not None
+    M, N = params.max_union, params.N
+    cost = planned(params, entities=M, retrieval=retrieval, queries=queries)
+    seconds = rates.seconds(params, cost)
+    phases: dict[str, Any] = {}
+    for phase, whole in (("setup", cost.setup_bytes), ("round", cost.round_bytes)):
+        up, down = cost.sent_by_clients[phase], whole - cost.sent_by_clients[phase]
+        parties = {"client": (up // N, down // N), "server": (down, up)}
+        phases[phase] = {
+            party: {
+                "sent": sent, "received": received, "cpu_seconds": seconds[phase][party],
+                "network_seconds": (sent + received) * 8 / mbit / 1e6,
+            }
+            for party, (sent, received) in parties.items()
+        }  # fmt: skip
+        client, server = phases[phase]["client"], phases[phase]["server"]
+        phases[phase]["seconds"] = client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
+    return asdict(cost) | {"phases": phases, "memory": _memory(params, retrieval, queries, rates, phases)}
+
+
+def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: dict[str, Any]) -> dict[str, int]:
+    """Bytes. A party of a deployment holds what it keeps, and the messages of a phase; rows in the making are small.
+
+    In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
+    """
+    from secea.messages import CHUNK_BYTES
+    from secea.session import Scheme
+
+    assert params.max_union is not None
+    scheme = Scheme(params, retrieval, queries)
+    N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
+    width, element = scheme.form.block_length, scheme.ring.element_bytes
+    kept = rates.stored(params, M)
+    working = M * width * element + own * params.K * width * element + 8 * (J + own) * params.dim
+    means = N * J * scheme.form.mean_row_bytes(N)
+    largest = {
+        party: max(phase[party]["sent"] + phase[party]["received"] for phase in phases.values())
+        for party in ("client", "server")
+    }
+    return {
+        "client_keeps": kept,
+        "client": kept + working + largest["client"],
+        "server": largest["server"],
+        "one_process": N * (kept + working) + means + min(2 * N * N * CHUNK_BYTES, largest["server"]) + BASE_BYTES,
+    }
+
+
+BASE_BYTES: Final = 60_000_000
+"""Of Python, numpy and this package."""
+
+
+def _choices(params: Params) -> Iterator[Params]:
+    """Other values of T and of drop-outs around the chosen ones; K follows from them."""
+    found = 0
+    for collusion in range(max(1, params.T - 1), params.T + 2):
+        for dropouts in sorted({0, 1, 2, params.dropouts}):
+            possible = collusion <= (params.N + 1) // 2 - 1 and dropouts <= params.N - 2 * collusion - 1
+            if possible and found < MOST_CHOICES:
+                found += 1
+                yield replace(params, collusion=collusion, dropouts=dropouts)
+
+
+def _brief(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
+    """One line of a table."""
+    cost = _costs(params, retrieval, queries, rates, mbit)
+    return {
+        "clients": params.N, "entities": params.max_union, "per_client": params.max_entities,
+        "collusion": params.T, "dropouts": params.dropouts, "K": params.K, "primes": cost["primes"],
+        "setup_bytes": cost["setup_bytes"], "round_bytes": cost["round_bytes"],
+        "client_sends_in_setup": cost["phases"]["setup"]["client"]["sent"],
+        "client_sends_in_round": cost["phases"]["round"]["client"]["sent"],
+        "setup_seconds": cost["phases"]["setup"]["seconds"], "round_seconds": cost["phases"]["round"]["seconds"],
+        "client_memory": cost["memory"]["client"],
+    }  # fmt: skip
+
+
+def _projection(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
+    """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
+    assert params.max_entities is not None
+    assert params.max_union is not None
+    clients, entities = FAR["clients"], FAR["entities"]
+    own = max(-(-entities // clients), entities * params.max_entities // params.max_union)
+    far = replace(
+        params, clients=clients, max_union=entities, max_entities=own,
+        collusion=max(1, params.T * clients // params.N), dropouts=params.dropouts * clients // params.N,
+    )  # fmt: skip
+    return _brief(far, retrieval, queries, rates, mbit)
+
+
+# ------------------------------------------------------------------------------------------------------------- showing
+
+
+def size(count: float) -> str:
+    """Bytes, as people read them."""
+    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.{0 if count >= 100 * factor else 1}f} {unit}"
+    return f"{count:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, as people read them: two digits, since it is an estimate."""
+    for unit, factor in (("years", 365.25 * 86400), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * factor:
+            return f"{_two_digits(seconds / factor)} {unit}"
+    return f"{_two_digits(seconds)} s"
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def _show(found: dict[str, Any], console: Console) -> None:
+    from rich.table import Table as Grid
+
+    params = found["params"]
+    console.print(
+        f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
+        f" dim {params['dim']}; T={params['collusion']}, K={params['K']}, drop-outs {params['dropouts']};"
+        f" {found['retrieval']}, {found['primes']} {'prime' if found['primes'] == 1 else 'primes'}",
+        style="bold",
+    )
+    grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in ("", "", "sends", "gets", "CPU", "network"):
+        grid.add_column(column, justify="right" if column else "left")
+    for phase, title in (("setup", "set-up"), ("round", "a round")):
+        for party in ("client", "server"):
+            cost = found["phases"][phase][party]
+            spent = (duration(cost["cpu_seconds"]), duration(cost["network_seconds"]))
+            name = "each client" if party == "client" else "the server"
+            grid.add_row(title, name, size(cost["sent"]), size(cost["received"]), *spent)
+            title = ""
+    console.print(grid)
+    for line in _lines(found):
+        console.print(line, soft_wrap=not console.is_terminal)
+    console.print("\nOther choices", style="bold")
+    console.print(_table(found["choices"], found["params"]))
+    far = found["projection"]
+    console.print(f"\n{far['clients']} clients, {far['entities']:,} entities, {far['per_client']:,} each", style="bold")
+    console.print(_table([far], None))
+    tried = found["tried"]
+    console.print(
+        f"\nBytes are exact. Times are estimates: {tried['clients']} clients with {tried['entities'][0]} to"
+        f" {tried['entities'][-1]:,} entities were run on this machine now, and what they took is extended in a"
+        f" straight line. Elapsed time is one client's CPU, the server's, and its network of {found['mbit']:g} Mbit/s."
+        + (" For other numbers of clients that is a rough guess." if tried["clients"] == params["clients"] else
+           " There are more clients than were tried: a rough guess."),
+        style="dim", soft_wrap=not console.is_terminal,
+    )  # fmt: skip
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    params, memory, phases = found["params"], found["memory"], found["phases"]
+    yield (
+        f"elapsed    set-up {duration(phases['setup']['seconds'])}, a round {duration(phases['round']['seconds'])};"
+        f" all hops: set-up {size(found['setup_bytes'])}, a round {size(found['round_bytes'])}"
+    )
+    yield (
+        f"memory     each client {size(memory['client'])} ({size(memory['client_keeps'])} of it between rounds), the"
+        f" server {size(memory['server'])}; all in one process {size(memory['one_process'])}"
+    )
+    yield (
+        f"precision  a mean is exact to within {params['resolution']:.2g} (max_abs {params['max_abs']:g},"
+        f" {found['precision']} bits)"
+    )
+    yield (
+        f"security   {_together(params['collusion'])}; noise hides all numbers of"
+        f" {params['rounds']:,} rounds with {found['sigma']} bits, each one with {found['sigma_prime']}"
+    )
+
+
+def _together(collusion: int) -> str:
+    return "holds against any one client" if collusion == 1 else f"holds against any {collusion} clients together"
+
+
+def _table(rows: list[dict[str, Any]], chosen: dict[str, Any] | None) -> Any:
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in (
+        "T",
+        "drop-outs",
+        "K",
+        "client sends: set-up",
+        "a round",
+        "elapsed: set-up",
+        "a round",
+        "memory",
+        "",
+    ):
+        grid.add_column(column, justify="right")
+    for row in rows:
+        this = chosen is not None and (row["collusion"], row["dropouts"]) == (chosen["collusion"], chosen["dropouts"])
+        grid.add_row(
+            *(str(row[name]) for name in ("collusion", "dropouts", "K")),
+            size(row["client_sends_in_setup"]), size(row["client_sends_in_round"]),
+            duration(row["setup_seconds"]), duration(row["round_seconds"]), size(row["client_memory"]),
+            "chosen" if this else "", style="bold" if this else "",
+        )  # fmt: skip
+    return grid

@@ -1,0 +1,124 @@
+"""What all commands have in common: errors as one line for people, exit codes, JSON, and a console.
+
+Nothing heavy is imported here: `secea --help` and shell completion come through this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from secea.errors import DataError, MissingExtra, ParamsError, SecEAError, SnapshotError, TableError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FAILED, UNUSABLE, UNABLE, INTERRUPTED, BROKEN_PIPE = 1, 3, 4, 130, 141
+EXIT_CODES: Final = """\b
+Exit codes:
+  0    done
+  1    a claim does not hold, or the federation failed
+  2    the command line is wrong
+  3    something that was given cannot be used: a parameter, a table, data, a key
+  4    this machine cannot do it: a missing extra, a full disk, no permission
+  130  interrupted (Ctrl-C)"""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+NOT_A_TERMINAL: Final = 110
+"""Columns, where nobody has a window to fit."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+
+
+def exit_code(error: SecEAError) -> int:
+    """Who has to do something about it."""
+    refused = error.__context__  # what the system said, where the error tells it in words
+    if isinstance(error, MissingExtra) or (isinstance(refused, OSError) and refused.errno in (*FULL, *FORBIDDEN)):
+        return UNABLE
+    return UNUSABLE if isinstance(error, ParamsError | TableError | SnapshotError | DataError) else FAILED
+
+
+def told(error: OSError) -> str:
+    """What the system refused, and what to do about it."""
+    what = (error.strerror or str(error)).lower()
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in FULL:
+        return f"{where}{what}; make room, or write to another place"
+    if error.errno in FORBIDDEN:
+        return f"{where}{what}; choose a place that you may write to, or change its permissions"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}{what}; stop what uses the port, or choose another one"
+    return f"{where}{what}"
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """One line on standard error, and the end."""
+    click.secho(f"secea: {text}", fg="red", err=True)
+    sys.exit(code)
+
+
+def _hush() -> None:
+    """Nobody reads any more: what is still to be flushed goes nowhere."""
+    with suppress(OSError):  # it is no file
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+
+
+class Commands(click.Group):
+    """What is expected to go wrong ends in one line and an exit code, without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one meets them."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; its output is complete when this returns."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            try:
+                result = super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except SecEAError as error:
+            fail(str(error), exit_code(error))
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+        except BrokenPipeError:
+            _hush()
+            sys.exit(BROKEN_PIPE)
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # rich makes 1 of it
+                sys.exit(BROKEN_PIPE)
+            raise
+        except OSError as error:
+            if error.filename is None and error.errno in FULL:
+                _hush()  # it was the output: what is left of it cannot be written either
+            fail(told(error), UNABLE)
+        return result
+
+
+def echo_json(value: object) -> None:
+    """For other programs."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """As wide as the terminal; of fixed width, and without colour, where output goes elsewhere."""
+    from rich.console import Console
+
+    wide = None if (sys.stderr if stderr else sys.stdout).isatty() else NOT_A_TERMINAL
+    return Console(width=wide, stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def working(what: str) -> AbstractContextManager[object]:
+    """A word on a terminal while something goes on, and nothing elsewhere."""
+    there = console(stderr=True)
+    return there.status(what) if there.is_terminal else nullcontext()

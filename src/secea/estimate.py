@@ -1,0 +1,157 @@
+"""How long a federation would take: small ones are run for real, and their times are extended to its size.
+
+At a fixed number of clients, bytes and multiplications grow in a straight line with the entities, and so does the time.
+Two sizes give the line. For more clients than can be tried out at once, the line is that of fewer, over bytes plus
+multiplications, and what does not depend on the entities grows with the number of pairs: a rough guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from secea.engines.local import Federation
+from secea.params import Params
+from secea.plan import Plan, plan
+from secea.table import Table
+
+PHASES: Final = ("setup", "round")
+PARTIES: Final = ("client", "server")
+MOST_CLIENTS: Final = 10
+"""With more, even the smallest federation takes longer than anybody waits for a plan."""
+TRIAL_BYTES: Final = 250_000_000
+"""What a trial sends, about."""
+SMALLEST: Final = 32
+SMALLEST_PAILLIER: Final = 6
+KEYS: Final = "keys"
+"""The stage in which Paillier keys are made: its time is luck, and does not depend on sizes."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One phase of a federation that was run: what it cost."""
+
+    work: int
+    """See `_work`."""
+    entities: int
+    seconds: Mapping[str, float]
+    """CPU time by party: a client (the mean of all), the server."""
+    stored: int
+    """Bytes that a client keeps from round to round."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the trials say about other federations: a smaller and a larger one for each phase."""
+
+    clients: int
+    retrieval: str
+    trials: Mapping[str, tuple[Trial, Trial]]
+    keys: float
+    """Seconds in which a client makes its Paillier key."""
+
+    def seconds(self, params: Params, cost: Plan) -> dict[str, dict[str, float]]:
+        """CPU seconds by phase, of one client and of the server."""
+        found: dict[str, dict[str, float]] = {phase: {} for phase in PHASES}
+        more = params.N / self.clients
+        for phase, (small, large) in self.trials.items():
+            for party in PARTIES:
+                slope = max(0.0, large.seconds[party] - small.seconds[party]) / max(1, large.work - small.work)
+                fixed = max(0.0, small.seconds[party] - slope * small.work)
+                work = _work(cost, phase, self.retrieval)  # of all clients together
+                one = party == "client"
+                found[phase][party] = fixed * (more if one else more**2) + slope * work / (more if one else 1)
+        found["setup"]["client"] += self.keys
+        return found
+
+    def stored(self, params: Params, entities: int) -> int:
+        """Bytes that a client keeps from round to round: they grow with entities and clients."""
+        small, large = self.trials["round"]
+        slope = (large.stored - small.stored) / max(1, large.entities - small.entities)
+        return round((large.stored + slope * (entities - large.entities)) * params.N / self.clients)
+
+
+def _work(cost: Plan, phase: str, retrieval: str) -> int:
+    """What time is taken to grow with. Paillier's operations leave nothing else to see."""
+    if phase == "setup":
+        return cost.setup_bytes + cost.setup_multiplications
+    if retrieval == "paillier":
+        return cost.by_kind["answer"] + cost.by_kind["mean"]
+    return cost.round_bytes + cost.round_multiplications
+
+
+def measured(params: Params, entities: int, retrieval: str = "reciprocal", queries: str = "buckets") -> Rates:
+    """Run small federations like this one. `params` has its bounds."""
+    assert params.max_entities is not None
+    clients = min(params.N, 3 if retrieval == "paillier" else MOST_CLIENTS)
+    collusion = max(1, min(round(params.T * clients / params.N), (clients + 1) // 2 - 1))
+    few = replace(
+        params, clients=clients, collusion=collusion, max_entities=None, max_union=None,
+        dropouts=min(params.dropouts, clients - 2 * collusion - 1),
+    )  # fmt: skip
+    share, choice = params.max_entities / entities, (retrieval, queries)
+    if retrieval == "paillier":
+        first, large, keys = _run(few, SMALLEST_PAILLIER, share, choice, rounds=2)
+        last, _, _ = _run(few, _size(few, share, entities, (1, 0)), share, choice, rounds=0)
+        none = Trial(0, 0, dict.fromkeys(PARTIES, 0.0), 0)
+        return Rates(clients, retrieval, {"setup": (first, last), "round": (none, large)}, keys)
+    _run(Params(3, dim=1), 3, 1.0, choice, rounds=1)  # what is loaded on first use is loaded now
+    first, small, _ = _run(few, SMALLEST, share, choice, rounds=2)
+    _, large, _ = _run(few, _size(few, share, entities, (0, 2)), share, choice, rounds=2)
+    last, _, _ = _run(few, _size(few, share, entities, (1, 0)), share, choice, rounds=0)
+    return Rates(clients, retrieval, {"setup": (first, last), "round": (small, large)}, 0.0)
+
+
+def _bounded(params: Params, entities: int, share: float) -> Params:
+    own = min(entities, max(1, -(-entities // params.N), round(entities * share)))
+    return replace(params, max_entities=own, max_union=entities)
+
+
+def _size(params: Params, share: float, most: int, weights: tuple[int, int]) -> int:
+    """As many entities as a trial may have in which set-up and rounds are of such weight."""
+    size = 4 * SMALLEST
+    one = plan(_bounded(params, size, share), entities=size)
+    size = size * TRIAL_BYTES // (weights[0] * one.setup_bytes + weights[1] * one.round_bytes)
+    return max(2 * SMALLEST, min(most, size))
+
+
+def _run(
+    params: Params, entities: int, share: float, choice: tuple[str, str], *, rounds: int
+) -> tuple[Trial, Trial, float]:
+    """Set-up, last round, and seconds of one key, with made-up embeddings. A first round pays for memory."""
+    params = _bounded(params, entities, share)
+    tables = list(_tables(params, entities))
+    fed = Federation(params, *choice)
+    fed.setup([table.names for table in tables])
+    before = _spent(fed, "online")
+    for _ in range(rounds):
+        before = _spent(fed, "online")
+        fed.round(tables)
+    cost = plan(params, entities=entities, retrieval=choice[0], queries=choice[1])
+    online = {party: spent - before[party] for party, spent in _spent(fed, "online").items()}
+    keys = sum(fed.timing[n]["setup"].stages[KEYS] for n in range(params.N)) / params.N
+    stored = fed.timing[0]["setup"].stored
+    return (
+        Trial(_work(cost, "setup", choice[0]), entities, _spent(fed, "setup"), stored),
+        Trial(_work(cost, "round", choice[0]), entities, online, stored),
+        keys,
+    )
+
+
+def _tables(params: Params, entities: int) -> Iterator[Table]:
+    assert params.max_entities is not None
+    rng = np.random.Generator(np.random.PCG64(0))  # made-up data, no secrets
+    for n in range(params.N):
+        names = (np.arange(params.max_entities) + n * entities // params.N) % entities
+        values = rng.uniform(-params.max_abs, params.max_abs, (names.size, params.dim))
+        yield Table(names.tolist(), values.astype(np.float32))
+
+
+def _spent(fed: Federation, phase: str) -> dict[str, float]:
+    """CPU seconds of a client and of the server, without the making of keys."""
+    costs = [fed.timing[n][phase] for n in range(fed.params.N)]
+    clients = [cost.seconds - cost.stages.get(KEYS, 0.0) for cost in costs]
+    return {"client": sum(clients) / len(clients), "server": fed.timing["server"][phase].seconds}

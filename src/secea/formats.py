@@ -1,0 +1,315 @@
+"""Tables of embeddings in files: .npz, .csv, .tsv, .parquet, and word2vec's text (.vec, .txt).
+
+Whatever is wrong with a file is a `DataError` that names it, and the line or row. Names are compared as texts: 7 in one
+file and "7" in another are the same entity. A result is written as its source was: names, header and float type.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.errors import DataError, MissingExtra, TableError
+from secea.fixedpoint import Floats
+from secea.table import Table
+
+Writer: TypeAlias = Callable[[Floats], bytes]
+"""The bytes of a file like the one that was read, with other numbers."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that was read: where from, where its rows stand, and how to write the like."""
+
+    path: Path
+    table: Table
+    rows: Sequence[str] = field(repr=False)
+    """Where each row stands: "line 7"."""
+    write: Writer = field(repr=False)
+
+    def where(self, row: int) -> str:
+        """A row, for people."""
+        return f"{self.path}, {self.rows[row]}"
+
+
+def read(path: Path) -> Source:
+    """The table in a file; its ending says what it is."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DataError(f"{path}: tables are read from {', '.join(READERS)} files; the ending {path.suffix!r} is none")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give one file for each client")
+    try:
+        if not path.stat().st_size:
+            raise DataError(f"{path} is empty; {EXPECTED[path.suffix.lower()]}")
+        return reader(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def check(sources: Sequence[Source], max_abs: float) -> None:
+    """All embeddings are of one length, and within the range."""
+    first = sources[0]
+    for source in sources:
+        if source.table.dim != first.table.dim:
+            raise DataError(
+                f"{source.path} has embeddings of length {source.table.dim}, {first.path} of length {first.table.dim};"
+                " all clients need the same"
+            )
+        wrong = np.argwhere(np.abs(source.table.matrix) > max_abs)
+        if wrong.size:
+            row, column = wrong[0].tolist()
+            value = source.table.matrix[row, column]
+            raise DataError(
+                f"{source.where(row)}: {value:g} is outside of [-{max_abs:g}, {max_abs:g}];"
+                " give a larger --max-abs, or scale the embeddings down"
+            )
+
+
+def _source(path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str], write: Writer) -> Source:
+    """Names are texts, each there once and not empty; numbers are finite."""
+    if not len(matrix):
+        raise DataError(f"{path} holds no entities; {EXPECTED[path.suffix.lower()]}")
+    texts = [str(name) for name in names]
+    first: dict[str, int] = {}
+    for row, name in enumerate(texts):
+        if not name:
+            raise DataError(f"{path}, {rows[row]}: the name is empty")
+        if first.setdefault(name, row) != row:
+            raise DataError(f"{path}, {rows[row]}: the entity {name!r} stands in {rows[first[name]]}, too; keep one")
+    infinite = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if infinite.size:
+        row = int(infinite[0])
+        value = matrix[row][~np.isfinite(matrix[row])][0]
+        raise DataError(
+            f"{path}, {rows[row]}: the embedding of {texts[row]!r} holds {value}; every number must be finite"
+        )
+    try:
+        return Source(path, Table(texts, matrix), rows, write)
+    except TableError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+# --------------------------------------------------------------------------------------------------------------- text
+
+
+class _Line(NamedTuple):
+    number: int
+    fields: list[str]
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Decoded line by line, so that what is no text has a line number."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                fault = f"the byte 0x{line[error.start]:02x} is no UTF-8 text"
+                raise DataError(f"{path}, line {number}: {fault}; save the file as UTF-8") from None
+
+
+def _separated(path: Path, delimiter: str) -> Iterator[_Line]:
+    reader = csv.reader(_lines(path), delimiter=delimiter)
+    try:
+        for fields in reader:
+            if any(fields):
+                yield _Line(reader.line_num, fields)
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _spaced(path: Path) -> Iterator[_Line]:
+    for number, line in enumerate(_lines(path), 1):
+        fields = line.strip(" \r\n").split(" ")
+        if fields != [""]:
+            yield _Line(number, fields)
+
+
+def _numbers(fields: Sequence[str], where: str) -> list[float]:
+    try:
+        values = list(map(float, fields))
+    except ValueError:
+        wrong = next(text for text in fields if not _is_number(text))
+        raise DataError(f"{where}: {wrong!r} is not a number") from None
+    if "_" in "".join(fields):
+        raise DataError(f"{where}: {next(text for text in fields if '_' in text)!r} is not a number")
+    return values
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _table(path: Path, lines: Iterable[_Line], dim: int | None, write: Callable[[list[str], Floats], bytes]) -> Source:
+    """A name and equally many numbers in each line."""
+    names, values, rows = [], [], []
+    for number, fields in lines:
+        where = f"{path}, line {number}"
+        if dim is None:
+            dim = len(fields) - 1
+        if len(fields) != dim + 1 or not dim:
+            raise DataError(
+                f"{where}: a name and {len(fields) - 1} numbers; {f'{dim} were' if dim else 'some are'} expected"
+            )
+        names.append(fields[0])
+        values.append(_numbers(fields[1:], where))
+        rows.append(f"line {number}")
+    matrix = np.array(values, np.float64).reshape(len(names), dim or 0)
+    return _source(path, names, matrix, rows, lambda means: write(names, means))
+
+
+def _csv(path: Path) -> Source:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    lines = list(_separated(path, delimiter))
+    header = lines and len(lines[0].fields) > 1 and not any(map(_is_number, lines[0].fields[1:]))
+    heading = [lines.pop(0).fields] if header else []
+
+    def write(names: list[str], means: Floats) -> bytes:
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        writer.writerows(heading)
+        writer.writerows([name, *map(repr, row)] for name, row in zip(names, means.tolist(), strict=True))
+        return text.getvalue().encode()
+
+    return _table(path, lines, len(heading[0]) - 1 if header else None, write)
+
+
+def _word2vec(path: Path) -> Source:
+    """With a first line of count and length, or without, as GloVe writes it."""
+    lines = list(_spaced(path))
+    header = lines and len(lines[0].fields) == 2 and all(text.isdecimal() for text in lines[0].fields)
+    dim = None
+    if header:
+        count, dim = map(int, lines.pop(0).fields)
+        if count != len(lines):
+            raise DataError(f"{path}, line 1: it says {count} entities, and {len(lines)} follow")
+
+    def write(names: list[str], means: Floats) -> bytes:
+        heading = f"{len(names)} {means.shape[1]}\n" if header else ""
+        rows = (" ".join([name, *map(repr, row)]) for name, row in zip(names, means.tolist(), strict=True))
+        return (heading + "\n".join(rows) + "\n").encode()
+
+    return _table(path, lines, dim, write)
+
+
+# ------------------------------------------------------------------------------------------------------------- arrays
+
+
+def _npz(path: Path) -> Source:
+    expected = EXPECTED[".npz"]
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise DataError(f"{path} is no .npz file of plain arrays ({error}); {expected}") from None
+    if arrays.keys() != {"names", "matrix"}:
+        raise DataError(f"{path} holds the arrays {', '.join(arrays) or 'none'}; {expected}")
+    names, matrix = arrays["names"], arrays["matrix"]
+    if names.ndim != 1 or names.dtype.kind not in "iuU":
+        raise DataError(f"{path}: names must be texts or integers in one dimension, got {names.dtype}, {names.shape}")
+    if matrix.ndim != 2 or len(matrix) != len(names):
+        raise DataError(f"{path}: {len(names)} names need a matrix of as many rows, got the shape {matrix.shape}")
+    if matrix.dtype not in (np.float32, np.float64):
+        raise DataError(f"{path}: the matrix has dtype {matrix.dtype}; save it as float32 or float64")
+
+    def write(means: Floats) -> bytes:
+        data = io.BytesIO()
+        np.savez(data, names=names, matrix=means.astype(matrix.dtype))
+        return data.getvalue()
+
+    return _source(path, names.tolist(), matrix, _counted(len(names)), write)
+
+
+def _counted(rows: int) -> list[str]:
+    return [f"row {row}" for row in range(rows)]
+
+
+def _parquet(path: Path) -> Source:
+    """The first column has names; the second has lists of numbers, or all others have one number each."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
+    try:
+        table = parquet.read_table(path)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is no parquet file: {str(error).splitlines()[0]}") from None
+    if table.num_columns < 2:
+        raise DataError(f"{path} has {table.num_columns} columns; {EXPECTED['.parquet']}")
+    names = table.column(0).to_pylist()
+    if not all(isinstance(name, str | int) for name in names):
+        raise DataError(
+            f"{path}: the column {table.column_names[0]!r} must hold texts or integers; {EXPECTED['.parquet']}"
+        )
+    listed = table.num_columns == 2 and _has_lists(table.schema.field(1).type, pyarrow)
+    matrix = _lists(path, table) if listed else _columns(path, table, pyarrow)
+
+    def write(means: Floats) -> bytes:
+        columns = [list(means)] if listed else list(means.T)
+        arrays = [
+            pyarrow.array(part, type=each.type) for part, each in zip(columns, list(table.schema)[1:], strict=True)
+        ]
+        data = io.BytesIO()
+        parquet.write_table(pyarrow.Table.from_arrays([table.column(0), *arrays], schema=table.schema), data)
+        return data.getvalue()
+
+    return _source(path, names, matrix, _counted(len(names)), write)
+
+
+def _has_lists(kind: Any, pyarrow: Any) -> bool:
+    types = pyarrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _lists(path: Path, table: Any) -> NDArray[np.float64]:
+    rows = table.column(1).to_pylist()
+    dim = len(rows[0]) if rows and rows[0] is not None else 0
+    for number, row in enumerate(rows):
+        if row is None or len(row) != dim or not dim:
+            raise DataError(f"{path}, row {number}: {len(row or [])} numbers; {dim or 'some'} were expected")
+        if not all(isinstance(value, int | float) for value in row):
+            raise DataError(
+                f"{path}, row {number}: {next(v for v in row if not isinstance(v, int | float))!r} is not a number"
+            )
+    return np.array(rows, np.float64).reshape(len(rows), dim)
+
+
+def _columns(path: Path, table: Any, pyarrow: Any) -> NDArray[np.float64]:
+    types = pyarrow.types
+    for each in list(table.schema)[1:]:
+        if not (types.is_floating(each.type) or types.is_integer(each.type)):
+            raise DataError(f"{path}: the column {each.name!r} holds {each.type}, not numbers; {EXPECTED['.parquet']}")
+    parts = []
+    for column in table.columns[1:]:
+        values = column.to_pylist()
+        if None in values:
+            raise DataError(f"{path}, row {values.index(None)}: a number is missing")
+        parts.append(np.array(values, np.float64))
+    return np.ascontiguousarray(np.stack(parts, axis=1))
+
+
+READERS: Final[dict[str, Callable[[Path], Source]]] = {
+    ".npz": _npz, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".vec": _word2vec, ".txt": _word2vec,
+}  # fmt: skip
+_TEXT: Final = "expected lines of a name and its numbers"
+EXPECTED: Final = {
+    ".npz": "expected two arrays: np.savez(file, names=names, matrix=matrix)",
+    ".csv": f"{_TEXT}, with commas between",
+    ".tsv": f"{_TEXT}, with tabs between",
+    ".parquet": "expected a column of names, and one of lists or several of numbers",
+    ".vec": f"{_TEXT}, with blanks between",
+    ".txt": f"{_TEXT}, with blanks between",
+}

@@ -1,0 +1,213 @@
+"""`secea aggregate`: what goes in and comes out, in every format; what is refused; what is never overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+from secea.cli import main
+from secea.commands import aggregate as command
+from secea.formats import READERS, read
+
+VALUES = {
+    "north": {"a": [0.5, 1.0], "b": [2.0, -1.0]},
+    "south": {"a": [1.5, 3.0], "7": [0.0, 4.0]},
+    "west": {"7": [1.0, 2.0]},
+}
+MEANS = {
+    "north": {"a": [1.0, 2.0], "b": [2.0, -1.0]},
+    "south": {"a": [1.0, 2.0], "7": [0.5, 3.0]},
+    "west": {"7": [0.5, 3.0]},
+}
+SUFFIXES = tuple(READERS)
+
+
+def write(path: Path, table: dict[str, list[float]], *, header: bool = True) -> Path:
+    names, matrix = list(table), np.array(list(table.values()), np.float32)
+    rows = [[name, *map(str, row)] for name, row in table.items()]
+    match path.suffix:
+        case ".npz":
+            np.savez(path, names=np.array(names), matrix=matrix)
+        case ".parquet":
+            parquet.write_table(pyarrow.table({"name": names, "x": list(matrix)}), path)
+        case ".csv" | ".tsv":
+            between = "," if path.suffix == ".csv" else "\t"
+            lines = [["name", "x", "y"], *rows] if header else rows
+            path.write_text("".join(between.join(line) + "\n" for line in lines), encoding="utf-8")
+        case _:
+            first = [f"{len(rows)} 2"] if header else []
+            path.write_text("\n".join([*first, *(" ".join(row) for row in rows)]) + "\n", encoding="utf-8")
+    return path
+
+
+def tables(folder: Path, suffix: str = ".csv", **options: Any) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    return [str(write(folder / f"{name}{suffix}", table, **options)) for name, table in VALUES.items()]
+
+
+def aggregate(*words: str) -> Result:
+    return CliRunner().invoke(main, ["aggregate", *words])
+
+
+def told(path: Path) -> dict[str, list[float]]:
+    table = read(path).table
+    return {str(name): row.tolist() for name, row in zip(table.names, table.matrix, strict=True)}
+
+
+def close(found: dict[str, list[float]], expected: dict[str, list[float]]) -> bool:
+    same = list(found) == list(expected)
+    return same and all(found[name] == pytest.approx(row, abs=1e-5) for name, row in expected.items())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("header", [True, False])
+def test_each_client_gets_its_means_in_the_format_of_its_table(tmp_path: Path, suffix: str, header: bool) -> None:
+    given = tables(tmp_path / "in", suffix, header=header)
+    ran = aggregate(*given, "--out", str(tmp_path / "means"))
+    assert ran.exit_code == 0, ran.output
+    for source in map(Path, given):
+        result = tmp_path / "means" / source.name
+        assert close(told(result), MEANS[source.stem])
+        if suffix in (".csv", ".tsv", ".vec", ".txt"):
+            first = [path.read_text().splitlines()[0] for path in (source, result)]
+            assert (first[0] == first[1]) == header
+    assert sorted(path.name for path in (tmp_path / "means").iterdir()) == sorted(Path(path).name for path in given)
+
+
+def test_formats_mix_and_names_are_compared_as_texts(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", names=np.array([7, 8]), matrix=np.array([[1.0], [2.0]], np.float32))
+    (tmp_path / "b.csv").write_text("7,3\n", encoding="utf-8")
+    columns = {"id": [7, 9], "x": pyarrow.array([5.0, 6.0], pyarrow.float32())}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "c.parquet")
+    ran = aggregate(*(str(tmp_path / name) for name in ("a.npz", "b.csv", "c.parquet")), "--out", str(tmp_path / "m"))
+    assert ran.exit_code == 0, ran.output
+    with np.load(tmp_path / "m" / "a.npz") as file:
+        assert file["names"].tolist() == [7, 8]
+        assert file["matrix"].dtype == np.float32
+        assert file["matrix"][:, 0] == pytest.approx([3.0, 2.0], abs=1e-5)
+    back = parquet.read_table(tmp_path / "m" / "c.parquet")
+    assert back.schema == parquet.read_table(tmp_path / "c.parquet").schema
+    assert back["x"].to_pylist() == pytest.approx([3.0, 6.0], abs=1e-5)
+
+
+def test_json_says_what_was_done(tmp_path: Path) -> None:
+    given = tables(tmp_path / "in")
+    result = json.loads(aggregate(*given, "--out", str(tmp_path / "m"), "--json", "--precision", "20").stdout)
+    assert [each["table"] for each in result["clients"]] == given
+    assert (result["union"], result["dim"], result["resolution"]) == (3, 2, 64 * 2**-20)
+    assert result["bytes"]["setup"] > result["bytes"]["round"] > 0
+
+
+def test_paillier_gives_exact_means(tmp_path: Path) -> None:
+    given = tables(tmp_path / "in", ".npz")
+    assert aggregate(*given, "--out", str(tmp_path / "m"), "--retrieval", "paillier").exit_code == 0
+    assert told(tmp_path / "m" / "south.npz") == MEANS["south"]
+
+
+BROKEN = {
+    "empty.csv": (b"", "is empty; expected lines of a name and its numbers, with commas between"),
+    "heading.csv": (b"name,x,y\n", "holds no entities"),
+    "twice.csv": (b"a,1,2\nb,1,2\na,3,4\n", "line 3: the entity 'a' stands in line 1, too; keep one"),
+    "ragged.csv": (b"a,1,2\nb,1\n", "line 2: a name and 1 numbers; 2 were expected"),
+    "nan.csv": (b"name,x,y\na,1,2\nb,nan,2\n", "line 3: the embedding of 'b' holds nan; every number must be finite"),
+    "inf.vec": (b"a 1 -inf\n", "line 1: the embedding of 'a' holds -inf"),
+    "word.csv": (b"a,1,2\nb,1,two\n", "line 2: 'two' is not a number"),
+    "under.tsv": (b"a\t1\t2_0\n", "line 1: '2_0' is not a number"),
+    "latin.csv": ("a,1,2\nß,1,2\n".encode("latin-1"), "line 2: the byte 0xdf is no UTF-8 text; save the file as UTF-8"),
+    "quote.csv": (b'a,1,2\n"b,1,2\n', "line 2: a name and 0 numbers"),
+    "nameless.csv": (b"a,1,2\n,1,2\n", "line 2: the name is empty"),
+    "lone.csv": (b"a\nb\n", "line 1: a name and 0 numbers; some are expected"),
+    "count.vec": (b"3 2\na 1 2\nb 1 2\n", "line 1: it says 3 entities, and 2 follow"),
+    "length.vec": (b"1 3\na 1 2\n", "line 2: a name and 2 numbers; 3 were expected"),
+    "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give a larger --max-abs"),
+    "wide.csv": (b"a,1,2,3\n", "has embeddings of length 3,"),
+    "text.npz": (b"hello", "is no .npz file of plain arrays"),
+    "text.parquet": (b"hello", "is no parquet file"),
+    "table.xlsx": (b"hello", "tables are read from .npz, .csv, .tsv, .parquet, .vec, .txt files"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_wrong_with_a_file_is_told_with_its_line(tmp_path: Path, name: str) -> None:
+    data, expected = BROKEN[name]
+    (tmp_path / name).write_bytes(data)
+    ran = aggregate(*tables(tmp_path / "in")[:2], str(tmp_path / name), "--out", str(tmp_path / "m"))
+    assert ran.exit_code == 3
+    assert ran.output.startswith(f"secea: {tmp_path / name}")
+    assert expected in ran.output
+    assert ran.output.count("\n") == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_table_in_arrays_is_checked_by_row(tmp_path: Path) -> None:
+    ones = np.ones((2, 2), np.float32)
+    for arrays, expected in (
+        ({"x": ones}, "holds the arrays x; expected two arrays"),
+        ({"names": np.array(["a", "a"]), "matrix": ones}, "row 1: the entity 'a' stands in row 0, too"),
+        ({"names": np.array(["a"]), "matrix": ones}, "1 names need a matrix of as many rows"),
+        ({"names": np.array(["a", "b"]), "matrix": ones.astype(np.float16)}, "save it as float32 or float64"),
+        ({"names": np.array([0.5, 1.5]), "matrix": ones}, "names must be texts or integers"),
+    ):
+        np.savez(tmp_path / "x.npz", **arrays)
+        ran = aggregate(*tables(tmp_path / "in")[:2], str(tmp_path / "x.npz"), "--out", str(tmp_path / "m"))
+        assert (ran.exit_code, expected in ran.output) == (3, True), ran.output
+    for columns, expected in (
+        ({"name": ["a"]}, "has 1 columns"),
+        ({"name": ["a", "b"], "x": [[1.0], [1.0, 2.0]]}, "row 1: 2 numbers; 1 were expected"),
+        ({"name": ["a", "b"], "x": [1.0, None]}, "row 1: a number is missing"),
+        ({"name": ["a", "b"], "x": ["1", "2"]}, "the column 'x' holds string, not numbers"),
+        ({"name": ["a", None], "x": [1.0, 2.0]}, "the column 'name' must hold texts or integers"),
+    ):
+        parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+        ran = aggregate(*tables(tmp_path / "in")[:2], str(tmp_path / "x.parquet"), "--out", str(tmp_path / "m"))
+        assert (ran.exit_code, expected in ran.output) == (3, True), ran.output
+
+
+def test_tables_are_never_overwritten_and_results_only_by_force(tmp_path: Path) -> None:
+    given = tables(tmp_path / "in")
+    before = [Path(path).read_bytes() for path in given]
+    ran = aggregate(*given, "--out", str(tmp_path / "in"), "--force")
+    assert (ran.exit_code, "is one of the tables" in ran.output) == (3, True)
+    assert [Path(path).read_bytes() for path in given] == before
+    out = tmp_path / "m"
+    assert aggregate(*given, "--out", str(out)).exit_code == 0
+    first = (out / "west.csv").stat().st_ino
+    ran = aggregate(*given, "--out", str(out))
+    assert (ran.exit_code, "replace it with --force" in ran.output) == (3, True)
+    assert (out / "west.csv").stat().st_ino == first
+    assert aggregate(*given, "--out", str(out), "--force").exit_code == 0
+    assert (out / "west.csv").stat().st_ino != first
+    (tmp_path / "file").touch()
+    assert "--out names a folder" in aggregate(*given, "--out", str(tmp_path / "file")).output
+    (tmp_path / "two").mkdir()
+    twin = write(tmp_path / "two" / "north.csv", VALUES["north"])
+    assert "two tables are named north.csv" in aggregate(*given, str(twin), "--out", str(tmp_path / "n")).output
+
+
+def test_two_tables_are_too_few(tmp_path: Path) -> None:
+    ran = aggregate(*tables(tmp_path)[:2], "--out", str(tmp_path / "m"))
+    assert (ran.exit_code, "at least 3 tables are needed" in ran.output) == (2, True)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "x"), KeyboardInterrupt()])
+def test_all_results_are_written_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    given, real, count = tables(tmp_path / "in"), command._write, [0]
+
+    def failing(*words: Any) -> None:
+        count[0] += 1
+        if count[0] == 3:
+            raise error
+        real(*words)
+
+    monkeypatch.setattr(command, "_write", failing)
+    ran = aggregate(*given, "--out", str(tmp_path / "new" / "m"))
+    assert ran.exit_code == (4 if isinstance(error, OSError) else 130)
+    assert ran.output.count("\n") == 1
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,107 @@
+"""`secea plan`: the numbers of `secea.plan`, times that were measured, and other choices."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import secea
+from secea.cli import main
+from secea.commands.plan import duration, size
+from secea.estimate import Rates, Trial
+from secea.params import Params
+
+WORDS = ["plan", "--clients", "6", "--collusion", "2", "--entities", "300", "--per-client", "120", "--dim", "16"]
+
+
+@cache
+def planned(*more: str) -> dict[str, Any]:
+    ran = CliRunner().invoke(main, [*WORDS, *more, "--json"])
+    assert ran.exit_code == 0, ran.output
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def test_json_has_the_numbers_of_the_library() -> None:
+    params = Params(clients=6, collusion=2, dim=16, max_entities=120, max_union=300)
+    plan, found = secea.plan(params, entities=300), planned()
+    for name in plan.__dataclass_fields__:
+        assert found[name] == getattr(plan, name)
+
+
+def test_the_bytes_of_the_parties_add_up() -> None:
+    found = planned()
+    for phase in ("setup", "round"):
+        client, server = found["phases"][phase]["client"], found["phases"][phase]["server"]
+        assert server["sent"] + server["received"] == found[f"{phase}_bytes"]
+        assert 0 <= server["received"] - 6 * client["sent"] < 6
+        assert client["cpu_seconds"] > 0
+        assert server["network_seconds"] == pytest.approx(found[f"{phase}_bytes"] * 8e-9)
+
+
+def test_other_choices_and_a_size_that_no_machine_holds_are_shown() -> None:
+    found = planned()
+    assert [(row["collusion"], row["dropouts"], row["K"]) for row in found["choices"]] == [
+        (1, 0, 2), (1, 1, 2), (1, 2, 1), (2, 0, 1), (2, 1, 1),
+    ]  # fmt: skip
+    chosen = found["choices"][3]
+    assert (chosen["setup_bytes"], chosen["round_bytes"]) == (found["setup_bytes"], found["round_bytes"])
+    far = found["projection"]
+    assert (far["clients"], far["entities"], far["per_client"]) == (50, 10_000_000, 4_000_000)
+    assert far["round_seconds"] > 1000 * chosen["round_seconds"]
+
+
+def test_the_page_says_how_times_were_got() -> None:
+    output = " ".join(CliRunner().invoke(main, WORDS).output.split())
+    for words in (
+        "each client",
+        "the server",
+        "memory",
+        "precision",
+        "security",
+        "Other choices",
+        "10,000,000 entities",
+    ):
+        assert words in output
+    assert "Bytes are exact. Times are estimates: 6 clients with 32 to 300 entities were run on this machine" in output
+
+
+def test_times_are_on_the_line_through_the_trials() -> None:
+    params = Params(clients=4, dim=8, max_entities=50, max_union=100)
+    cost = secea.plan(params, entities=100)
+    work = cost.round_bytes + cost.round_multiplications
+    trials = (Trial(0, 0, {"client": 1.0, "server": 2.0}, 0), Trial(work // 2, 50, {"client": 2.0, "server": 2.5}, 500))
+    rates = Rates(4, "reciprocal", {"setup": trials, "round": trials}, 0.0)
+    assert rates.seconds(params, cost)["round"] == pytest.approx({"client": 3.0, "server": 3.0}, rel=1e-4)
+    assert rates.stored(params, 100) == 1000
+
+
+def test_paillier_is_planned_too() -> None:
+    found = planned("--retrieval", "paillier", "--key-bits", "2048")
+    assert found["primes"] == 1
+    assert found["phases"]["round"]["client"]["cpu_seconds"] > found["phases"]["setup"]["server"]["cpu_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--clients", "3", "--entities", "10", "--per-client", "3", "--dim", "2"], 2, "--entities must be between"),
+        (["--clients", "3", "--entities", "10", "--per-client", "11", "--dim", "2"], 2, "--entities must be between"),
+        (["--clients", "2", "--entities", "10", "--dim", "2"], 3, "clients must be 3..1024"),
+        (["--clients", "5", "--entities", "10", "--dim", "2", "--dropouts", "4"], 3, "room for 2 drop-outs"),
+    ],
+)
+def test_mistakes_are_explained(words: list[str], code: int, text: str) -> None:
+    ran = CliRunner().invoke(main, ["plan", *words])
+    assert (ran.exit_code, text in ran.output) == (code, True), ran.output
+
+
+def test_numbers_are_shown_as_people_read_them() -> None:
+    assert [size(x) for x in (12, 1234, 54_500_000, 159e6, 1.4e12)] == ["12 B", "1.2 kB", "54.5 MB", "159 MB", "1.4 TB"]
+    assert [duration(x) for x in (0.0123, 0.5, 9.12, 90, 7200, 2e5, 1e9)] == [
+        "0.012 s", "0.5 s", "9.1 s", "90 s", "2.0 h", "2.3 days", "32 years",
+    ]  # fmt: skip
