@@ -12,7 +12,7 @@ demo: $(STAMP)
 	$(BIN)/secea train kg --data umls --clients 8 --rounds 40 --out runs/demo
 	$(BIN)/secea report runs/demo
 
-test: lint types unit deployment
+test: lint types site unit deployment
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -20,6 +20,11 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+# The documentation, into site/: every warning is an error, broken links and anchors too.
+.PHONY: site
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n 2 --durations 8
@@ -41,12 +46,29 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# The package is installed in place; its kernels are compiled again when their source changes.
-$(STAMP): pyproject.toml setup.py $(wildcard src/secea/_kernels/*.[ch]) src/secea/_kernels/build.py
+# Everything that is installed is pinned and checked by its hash, but for PyTorch: which build of it you get depends on
+# where it comes from. The package itself is installed in place; its kernels are compiled again when their source changes.
+$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/secea/_kernels/*.[ch]) src/secea/_kernels/build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints.txt
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	touch $(STAMP)
 
+# After a change of dependencies: new pins and hashes of everything but PyTorch and what its CUDA builds bring along.
+TORCH := torch==2.13.0
+CUDA := bindings pathfinder toolkit
+NVIDIA := cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 \
+  nccl-cu13 nvjitlink nvshmem-cu13 nvtx
+LEFT_OUT := torch triton $(CUDA:%=cuda-%) $(NVIDIA:%=nvidia-%)
+.PHONY: constraints
+constraints: $(STAMP)
+	sed '/^[^#]/,$$d' constraints.txt > constraints.new
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --python-version 3.11 --python-platform linux --upgrade \
+	  --generate-hashes --no-annotate --no-header $(LEFT_OUT:%=--no-emit-package %) >> constraints.new
+	mv constraints.new constraints.txt
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info src/secea/_kernels/*.so src/secea/_kernels/*.o
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info src/secea/_kernels/*.so src/secea/_kernels/*.o

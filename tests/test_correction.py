@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secea.correction import ContradictionError, correct, decode, errors_of, syndromes
+from secea.correction import ContradictionError, correct, decode, errors_of, interpolate
 from secea.field import PRIMES32, RING61, Residues, Ring
 from secea.lagrange import Code
 from secea.params import Params
@@ -63,7 +63,7 @@ def test_right_answers_have_no_syndromes_and_decode_to_the_data_of_need_of_them(
     )
     whole = ring.combine(code.matrix(at, code.at(clients)), values)
     answers = [np.ascontiguousarray(whole[:, i]) for i in range(len(clients))]
-    assert not syndromes(code, clients, answers).any()
+    assert not interpolate(code, clients, answers)[:, code.K :].any()
     blocks, wrong = decode(code, clients, answers)
     assert wrong == ()
     assert np.array_equal(blocks, values[:, : code.K])
@@ -76,7 +76,7 @@ def test_syndromes_are_0_exactly_for_the_values_of_a_polynomial_of_degree_need_m
     (p,), n = code.ring.primes, params.N
     rng = np.random.default_rng(x)
     words = [code.ring.constant(rng.integers(0, p, 4000)) for _ in range(n)]
-    found = syndromes(code, range(n), words)[0]
+    found = interpolate(code, range(n), words)[0, code.K :]
     for e in range(4000):
         word = np.array([int(w[0, e]) for w in words], np.int64)
         inverse = code.matrix(code.at(range(code.need)), code.at(range(n)))[0].astype(np.int64)
@@ -178,8 +178,9 @@ def test_blocks_that_carry_something_of_their_own_keep_it_while_they_are_mended(
     noise = ring.constant(np.random.default_rng(1).integers(0, 2**40, (code.K, 3)))
     for v in clients:
         answers = spoiled(ring, right, [v], ring.constant([1, 2, 3]))
-        blocks = ring.add(code.decode(clients, answers, degree=code.need - 1), noise)
-        found, named = correct(code, clients, blocks, syndromes(code, clients, answers))
+        both = interpolate(code, clients, answers)
+        assert np.array_equal(both[:, : code.K], code.decode(clients, answers, degree=code.need - 1))
+        found, named = correct(code, clients, ring.add(both[:, : code.K], noise), both[:, code.K :])
         assert named == (v,)
         assert np.array_equal(found, ring.add(truth, noise))
 
@@ -211,7 +212,7 @@ def test_up_to_x_wrong_answers_never_have_syndromes_of_0_whatever_they_agree_on(
             given = [code.ring.zeros(errors.shape[1]) for _ in clients]
             for i, v in enumerate(wrong):
                 given[v] = code.ring.constant(errors[i])
-            assert syndromes(code, clients, given)[0].any(axis=0).all()
+            assert interpolate(code, clients, given)[0, code.K :].any(axis=0).all()
 
 
 def decodings(

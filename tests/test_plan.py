@@ -45,7 +45,7 @@ def test_messages_of_many_chunks_are_planned_exactly_too() -> None:
     fed.setup(sets)
     fed.round([{name: np.zeros(80) for name in names} for names in sets])
     layout = fed.session.layout(secea.messages.Kind.SHARE, fed.server.M, 3)
-    assert layout.chunks > 5
+    assert layout.chunks > 3
     plan = secea.plan(fed.params, entities=fed.server.M)
     assert plan.setup_bytes + plan.round_bytes == sum(hop.size for hop in fed.traffic)
 

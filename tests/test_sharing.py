@@ -106,7 +106,7 @@ def test_own_rows_stand_at_their_places_in_the_union_and_all_others_are_zero(
     layout = Layout(union, CHUNK_BYTES // per_chunk)
     whole = ring.zeros(union, 3)
     whole[:, at] = own
-    chunks = [spread(ring, own, at, layout.span(chunk)) for chunk in range(layout.chunks)]
+    chunks = [spread(own, at, layout.span(chunk)) for chunk in range(layout.chunks)]
     assert np.array_equal(np.concatenate(chunks, axis=1), whole)
 
 
@@ -167,7 +167,7 @@ def test_the_contributors_shares_add_up_to_every_entitys_sum_and_count(
         values = drawn_rows(params, data)
         at = np.array(sorted(data.draw(some(union, len(values)))), np.int64)
         own = RING61.reduce(expand_rows(values, params))
-        rows = np.concatenate([spread(RING61, own, at, layout.span(c)) for c in range(layout.chunks)], axis=1)
+        rows = np.concatenate([spread(own, at, layout.span(c)) for c in range(layout.chunks)], axis=1)
         seeded = seeded_clients(params, sender, stage)
         RING61.add_into(y, everybodys_shares(code, seeded, rows, layout, bytes([0, sender]) + key[2:]))
         sums[at] += values

@@ -533,16 +533,14 @@ def at_the_means(retrieval: str = "reciprocal", N: int = 5, D: int = 1) -> tuple
 
 def altered(parties: Parties, hop: Hop, part: str, error: Callable[[Residues], Residues]) -> Hop:
     """The mean of 7b with an error in its blocks, or in its syndromes."""
-    ring, form, answered = parties.session.ring, parties.session.form, parties.params.N
+    ring, form, answered, K = parties.session.ring, parties.session.form, parties.params.N, parties.params.K
     payload = parties.opened(hop)
     prefix = parties.session.layout(Kind.MEAN, parties.server.M, answered).prefix
     rows = parties.session.query_count
-    end = prefix + parties.params.K * rows * form.answer_row_bytes
-    start, stop = (prefix, end) if part == "blocks" else (end, len(payload))
-    count = (stop - start) // (rows * form.answer_row_bytes)
-    found = ring.from_bytes(payload[start:stop], count, rows, form.block_length).copy()
-    changed = ring.add(found, error(found))
-    return parties.resealed(hop, payload[:start] + bytes(ring.to_bytes(changed)) + payload[stop:])
+    found = ring.from_bytes(payload[prefix:], K + answered - parties.params.need, rows, form.block_length).copy()
+    altered = found[:, :K] if part == "blocks" else found[:, K:]
+    ring.add_into(altered, error(altered))
+    return parties.resealed(hop, payload[:prefix] + bytes(ring.to_bytes(found)))
 
 
 def test_a_server_that_sends_wrong_syndromes_can_only_make_itself_or_a_client_a_suspect() -> None:

@@ -156,6 +156,7 @@ class Client:
         self.coming: tuple[Name, ...] | None = None  # other names, from the next epoch on
         self.next_seed = b""
         self._prepared: tuple[bytes, dict[int, Answerer]] = (b"", {})  # what was made ahead from a seed
+        self._own_shares: tuple[bytes, dict[int, Residues]] = (b"", {})  # of the stage with that seed: chunk: share
         self._reader: Reader | None = None
         self._shape: Queries | None = None
         self._entities: NDArray[np.uint64] | None = None
@@ -296,9 +297,9 @@ class Client:
         key = expand(self.wire.identity.secret, "fill")
         if self._entities is None:
             self._entities = grid.entities(self.names, key)
-        values = self.session.form.rows(given.matrix[self._order], self._entities, key)
+        rows = self.session.form.rows(given.matrix[self._order], self._entities, key)
         self._leave_round()
-        self.values, self.means = values, None
+        self.values, self.means = blocks(rows, self.session.params.K), None
         self.round, self.failure, self.faults = number, "", []
         self._send(Phase.SHARE, Kind.SHARE)
 
@@ -496,6 +497,7 @@ class Client:
             if not finished:
                 self.means = None
         self.sums = self.values = self._reader = None
+        self._own_shares = (b"", {})
         if self.phase in (Phase.SHARE, Phase.ANSWER):
             self._rest()
 
@@ -597,7 +599,7 @@ class Client:
 
     def _deal(self, stage: Stage) -> Deal:
         """What this client shares in a stage: its rows, chunk by chunk."""
-        session, ring, K = self.session, self.session.ring, self.session.params.K
+        session = self.session
         layout = session.layout(stage.kind, self.M, len(self.contributors))
         match stage.kind:
             case Kind.QUERY:
@@ -612,7 +614,7 @@ class Client:
                 values = self.values
                 assert values is not None
                 width = session.form.block_length
-                return Deal(layout, width, lambda chunk: blocks(spread(ring, values, self.rows, layout.span(chunk)), K))
+                return Deal(layout, width, lambda chunk: spread(values, self.rows, layout.span(chunk)))
 
     def _dealer(self, stage: Stage, receivers: Iterable[int]) -> tuple[Dealer, dict[int, bytes]]:
         """The shares of one stage, and the seeds of those that go as seeds."""
@@ -624,8 +626,10 @@ class Client:
         """What this client keeps of what it shares."""
         deal = self._deal(stage)
         dealer, _ = self._dealer(stage, [self.number])
+        kept = self._own_shares[1] if hmac.compare_digest(self._own_shares[0], stage.seed) else {}
         for chunk in range(deal.layout.chunks):
-            self._sink(stage.kind, self.number, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk))[:, 0])
+            share = kept.pop(chunk) if chunk in kept else dealer.deal(chunk, deal.data(chunk))[:, 0]
+            self._sink(stage.kind, self.number, deal.layout, chunk, share)
 
     def _got_share(self, opened: Opened) -> None:
         """Another client's share: of a query, an indicator, a re-sharing, or its embeddings (eq. 8)."""
@@ -757,6 +761,7 @@ class Client:
         session, shape = self.session, self.shape
         sums = self.sums
         assert sums is not None
+        sums = np.ascontiguousarray(sums.transpose(1, 0, 2)).transpose(1, 0, 2)  # the primes of a row side by side
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
@@ -811,8 +816,8 @@ class Client:
         wanted = self.placement[span]
         real = wanted != EMPTY
         limit = np.where(real, params.max_abs * (1 + 2**-6) + params.resolution, self.session.form.tolerance)
-        wrong = ~(np.abs(rows[:, : params.dim]) <= limit[:, None]).all(axis=1)
-        wrong |= ~(np.abs(rows[:, params.dim :]) <= self.session.form.tolerance).all(axis=1)
+        wrong = ~(largest(rows[:, : params.dim]) <= limit)
+        wrong |= ~(largest(rows[:, params.dim :]) <= self.session.form.tolerance)
         if wrong.any():
             fault = f"{int(wrong.sum())} of {wrong.size} results are impossible: one of them computed wrongly"
             raise ProtocolError((SERVER, *self._others(answering)), fault)
@@ -890,14 +895,19 @@ class Client:
     def _share_messages(self, stage: Stage) -> Iterator[Buffer]:
         """Shares for all members of the epoch, whoever of them will be announced."""
         receivers = [v for v in self._receivers(stage) if v != self.number]
-        dealer, seeds = self._dealer(stage, receivers)
+        keep = stage.kind is Kind.SHARE  # what this client keeps is needed soon, and is dealt with the rest
+        dealer, seeds = self._dealer(stage, [*receivers, *([self.number] if keep else [])])
         for v, seed in seeds.items():
             if v in receivers:
                 yield self.wire.sealer(stage, v).seal(0, seed)
         deal = self._deal(stage)
-        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers]
+        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers if v != self.number]
+        if keep:
+            self._own_shares = (stage.seed, {})
         for chunk in range(deal.layout.chunks):
             shares = dealer.deal(chunk, deal.data(chunk))
+            if keep:
+                self._own_shares[1][chunk] = shares[:, -1].copy()
             for i, sealer in enumerate(sealers):
                 yield sealer.seal(chunk, self.session.ring.to_bytes(shares[:, i]))
 
@@ -945,4 +955,13 @@ class Client:
         self._reader = self._shape = self._entities = self._given = None
         self._order = np.zeros(0, np.int64)
         self._prepared, self.next_seed, self.faults = (b"", {}), b"", []
+        self._own_shares = (b"", {})
         return self
+
+
+def largest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest size in each row; NaN if one of them is."""
+    if not rows.shape[1]:
+        return np.zeros(len(rows))
+    sizes: NDArray[np.float64] = np.maximum(rows.max(axis=1), -rows.min(axis=1))
+    return sizes

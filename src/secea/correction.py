@@ -32,9 +32,26 @@ class ContradictionError(ValueError):
     """Some answers are wrong, and it cannot be found out which."""
 
 
-def syndromes(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> Residues:
-    """What each answer beyond `need` differs by from those before: [P, ...] each -> [P, clients - need, ...]."""
-    return code.ring.combine(_checks(code.ring.primes, code.at(clients), code.need), answers)
+def interpolate(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> Residues:
+    """The data that the first `need` answers give, then the syndromes of the others: [P, K + clients - need, ...].
+
+    A syndrome is what an answer beyond `need` differs by from what those before predict. The answers are [P, ...] each.
+    """
+    if len(set(clients)) != len(clients) or len(clients) < code.need:
+        raise ValueError(f"it takes the answers of {code.need} different clients, got {list(clients)}")
+    return code.ring.combine(_data_and_checks(code.ring.primes, code.at(clients), code.data_points, code.need), answers)
+
+
+@lru_cache(maxsize=1024)
+def _data_and_checks(
+    primes: tuple[int, ...], points: tuple[int, ...], data_points: tuple[int, ...], need: int
+) -> Residues:
+    """The matrix of `interpolate`."""
+    data = interpolation(primes, points[:need], data_points)
+    unused = np.zeros((*data.shape[:2], len(points) - need), data.dtype)
+    matrix = np.concatenate([np.concatenate([data, unused], axis=2), _checks(primes, points, need)], axis=1)
+    matrix.setflags(write=False)
+    return matrix
 
 
 @lru_cache(maxsize=1024)
@@ -50,10 +67,8 @@ def _checks(primes: tuple[int, ...], points: tuple[int, ...], need: int) -> Resi
 
 def decode(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> tuple[Residues, tuple[int, ...]]:
     """The data from all answers [P, ...] of those clients -> [P, K, ...], and whose are wrong."""
-    blocks = code.decode(clients, answers, degree=code.need - 1)
-    if len(clients) == code.need:
-        return blocks, ()
-    return correct(code, clients, blocks, syndromes(code, clients, answers))
+    found = interpolate(code, clients, answers)
+    return correct(code, clients, found[:, : code.K], found[:, code.K :])
 
 
 def correct(code: Code, clients: Sequence[int], blocks: Residues, found: Residues) -> tuple[Residues, tuple[int, ...]]:

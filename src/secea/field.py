@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,8 +27,10 @@ M61: Final = 2**61 - 1
 PRIMES32: Final = tuple(2**32 - c for c in (5, 17, 65, 99, 107, 135, 153, 185, 209, 267, 299, 315, 353, 369, 387, 419))
 
 
+lib.keep_freed_memory()
+
+
 def _pointer(array: Residues, *, write: bool = False) -> Any:
-    assert isinstance(array, np.ndarray), "vectors have an axis for their elements beside that of the primes"
     assert array.flags.c_contiguous, "kernels work on contiguous rows"
     return ffi.from_buffer("uint32_t[]" if array.dtype == np.uint32 else "uint64_t[]", array, require_writable=write)
 
@@ -49,6 +51,8 @@ class Ring:
         if len(set(self.primes)) != len(self.primes) or not self.primes:
             raise ValueError(f"a ring takes distinct primes, got {self.primes}")
         self.dtype: np.dtype[Any] = np.dtype(np.uint64 if wide else np.uint32)
+        self._full = all(p.bit_length() == 32 for p in self.primes)
+        self._table = ffi.new("uint32_t[]", [] if wide else self.primes)
 
     def __repr__(self) -> str:
         return f"Ring({self.primes})"
@@ -74,21 +78,18 @@ class Ring:
         """The bytes of one element, all primes together."""
         return self.size * self.dtype.itemsize
 
-    def at(self, index: int) -> Ring:
-        """The ring of one of the primes alone."""
-        return self._parts[index]
-
-    @cached_property
-    def _parts(self) -> tuple[Ring, ...]:
-        return (self,) if self.size == 1 else tuple(Ring((p,)) for p in self.primes)
-
-    def _kernel(self, name: str, index: int) -> Callable[..., Any]:
-        """The compiled loop of that name, for the prime at that index."""
+    def _kernel(self, name: str) -> Callable[..., Any]:
+        """The compiled loop of that name."""
         if self.dtype == np.uint64:
             kernel: Callable[..., Any] = getattr(lib, name + "61")
             return kernel
-        kernel, p = getattr(lib, name + "32"), self.primes[index]
-        return lambda *args: kernel(p, *args)
+        return partial(getattr(lib, name + "32"), self._table, self.size)
+
+    def _apart(self, x: Residues, *, write: bool = False) -> tuple[Any, ...]:
+        """A vector whose primes may lie apart, for a kernel: where it begins, and from one prime to the next."""
+        if self.dtype == np.uint64:
+            return (_pointer(x[:1], write=write),)
+        return _pointer(x[:1], write=write), x.strides[0] // x.itemsize
 
     # ------------------------------------------------------------------------------------------------ construction
 
@@ -109,8 +110,7 @@ class Ring:
         """Signed 64-bit integers modulo each prime."""
         values = np.ascontiguousarray(values, np.int64)
         out = self.empty(*values.shape)
-        for i in range(self.size):
-            self._kernel("reduce", i)(_pointer(out[i]), ffi.from_buffer("int64_t[]", values), values.size)
+        self._kernel("reduce")(_pointer(out), ffi.from_buffer("int64_t[]", values), values.size)
         return out
 
     # -------------------------------------------------------------------------------------------------- arithmetic
@@ -118,8 +118,7 @@ class Ring:
     def _in_place(self, name: str, acc: Residues, x: Residues) -> Residues:
         if acc.shape != x.shape or acc.dtype != self.dtype or x.dtype != self.dtype:
             raise ValueError(f"shapes {acc.shape} and {x.shape} of {acc.dtype} and {x.dtype} differ")
-        for i in range(self.size):
-            self._kernel(name, i)(_pointer(acc[i], write=True), _pointer(x[i]), x[i].size)
+        self._kernel(name)(*self._apart(acc, write=True), *self._apart(x), x[0].size)
         return acc
 
     def add_into(self, acc: Residues, x: Residues) -> Residues:
@@ -132,8 +131,7 @@ class Ring:
 
     def add_rows(self, acc: Residues, span: slice, x: Residues) -> None:
         """acc[:, span] += x."""
-        for i in range(self.size):  # the rows of one prime are contiguous
-            self.at(i)._in_place("add", acc[i : i + 1, span], x[i : i + 1])
+        self.add_into(acc[:, span], x)
 
     def add(self, a: Residues, b: Residues) -> Residues:
         """The sum, elementwise."""
@@ -148,24 +146,23 @@ class Ring:
         if a.shape != b.shape:
             raise ValueError(f"shapes {a.shape} and {b.shape} differ")
         out = np.empty_like(a)
-        for i in range(self.size):
-            self._kernel("mul", i)(_pointer(out[i]), _pointer(a[i]), _pointer(b[i]), a[i].size)
+        self._kernel("mul")(_pointer(out), _pointer(a), _pointer(b), a[0].size)
         return out
 
     def inverse(self, x: Residues) -> Residues:
         """1/x, elementwise; 0 where x is 0."""
         out = np.empty_like(x)
-        for i in range(self.size):
-            self._kernel("inverse", i)(_pointer(out[i]), _pointer(x[i]), x[i].size)
+        self._kernel("inverse")(_pointer(out), _pointer(x), x[0].size)
         return out
 
-    def combine(self, matrix: Residues, x: Residues | Sequence[Residues]) -> Residues:
+    def combine(self, matrix: Residues, x: Residues | Sequence[Residues], *, apart: bool = False) -> Residues:
         """matrix @ x for each prime: out[r] = sum over c of matrix[r, c] * x[c].
 
-        x is [P, columns, ...], or a sequence of columns [P, ...] that lie anywhere in memory.
+        x is [P, columns, ...], or a sequence of columns [P, ...] that lie anywhere in memory. The result is
+        [P, rows, ...]; with `apart` each out[:, r] is contiguous, for those that send it somewhere.
         """
         columns = [x[:, c] for c in range(x.shape[1])] if isinstance(x, np.ndarray) else x
-        size, rows, count = matrix.shape
+        size, _, count = matrix.shape
         if size != self.size or count != len(columns):
             raise ValueError(
                 f"a matrix of shape {matrix.shape} does not fit {len(columns)} vectors of {self.size} primes"
@@ -173,24 +170,38 @@ class Ring:
         shape = x.shape[2:] if isinstance(x, np.ndarray) else columns[0].shape[1:]
         if any(column.shape != (self.size, *shape) or column.dtype != self.dtype for column in columns):
             raise ValueError("the vectors to be combined differ in shape or type")
-        out = self.empty(rows, *shape)
-        for i in range(self.size):
-            self._combine(i, out[i], matrix[i], [column[i] for column in columns])
-        return out
+        rows = [column if column[0].flags.c_contiguous else np.ascontiguousarray(column) for column in columns]
+        steps = [row.strides[0] // row.itemsize for row in rows]
+        return self._combine(matrix, [row[0] for row in rows], steps, shape, apart=apart)
 
     def combine_words(self, matrix: Residues, words: NDArray[np.uint32]) -> Residues:
         """Like `combine`, for words of 32 bits [columns, ...] that are not reduced, the same for every prime."""
         assert self.dtype == np.uint32
-        out = self.empty(matrix.shape[1], *words.shape[1:])
-        for i in range(self.size):
-            self._combine(i, out[i], matrix[i], list(words))
-        return out
+        return self._combine(matrix, list(words), [0] * len(words), words.shape[1:])
 
-    def _combine(self, index: int, out: Residues, matrix: Residues, columns: list[Residues]) -> None:
-        rows = [np.ascontiguousarray(column) for column in columns]  # most are already
-        table = ffi.new("uint32_t *[]" if self.dtype == np.uint32 else "uint64_t *[]", [_pointer(row) for row in rows])
-        factors = np.ascontiguousarray(matrix)
-        self._kernel("combine", index)(_pointer(out), _pointer(factors), table, *matrix.shape, math.prod(out.shape[1:]))
+    def _combine(
+        self,
+        matrix: Residues,
+        first: Sequence[Residues],
+        steps: Sequence[int],
+        shape: tuple[int, ...],
+        *,
+        apart: bool = False,
+    ) -> Residues:
+        """The columns are given by where they begin, and by the step from one prime to the next."""
+        rows, columns = matrix.shape[1:]
+        out = np.empty((rows, self.size, *shape), self.dtype).swapaxes(0, 1) if apart else self.empty(rows, *shape)
+        factors, pointers, n = np.ascontiguousarray(matrix), [_pointer(row) for row in first], math.prod(shape)
+        if not rows or not n:
+            return out
+        if self.dtype == np.uint64:
+            lib.combine61(_pointer(out[0]), _pointer(factors), ffi.new("uint64_t *[]", pointers), rows, columns, n)
+        else:
+            self._kernel("combine")(
+                _pointer(out[0, 0]), out.strides[0] // 4, out.strides[1] // 4, _pointer(factors),
+                ffi.new("uint32_t *[]", pointers), ffi.new("size_t[]", steps), rows, columns, n,
+            )  # fmt: skip
+        return out
 
     def gather(
         self, starts: NDArray[np.int64], members: NDArray[np.int64] | None, weights: Residues, y: Residues
@@ -199,35 +210,44 @@ class Ring:
 
         Without members the k-th of a row stands for y[k - starts[j]]: a dense product.
         """
-        rows, length = starts.size - 1, y.shape[2]
+        rows, (_, count, length) = starts.size - 1, y.shape
         if starts[-1] > weights.shape[1] or (members is not None and members.size < starts[-1]):
             raise ValueError(f"{weights.shape[1]} weights do not reach to {starts[-1]}")
+        if not count:
+            return self.zeros(rows, length)
         out = self.empty(rows, length)
         at = ffi.from_buffer("int64_t[]", np.ascontiguousarray(starts, np.int64))
         rows_of = ffi.NULL if members is None else ffi.from_buffer("int64_t[]", members)
-        for i in range(self.size):
-            self._kernel("gather", i)(_pointer(out[i]), at, rows_of, _pointer(weights[i]), _pointer(y[i]), rows, length)
+        if self.dtype == np.uint64:
+            source: tuple[Any, ...] = (_pointer(y[0]),)
+        else:  # its rows may lie anywhere
+            source = _pointer(y[0, 0]), y.strides[0] // y.itemsize, y.strides[1] // y.itemsize
+        self._kernel("gather")(_pointer(out), at, rows_of, *self._apart(weights), *source, rows, length)
         return out
 
-    def join(self, x: Residues, scale: float) -> NDArray[np.float64]:
-        """The integers that have these residues, centred around 0, times `scale`, as floats."""
+    def join(self, x: Residues, scale: float, less: int = 0) -> NDArray[np.float64]:
+        """The integers that have these residues, less a number, centred around 0, times `scale`, as floats."""
         if self.dtype != np.uint32:
             raise ValueError("joining is for primes below 2^32")
         if self.size > 16:
             raise ValueError(f"at most 16 primes can be joined, got {self.size}")
-        inverses = [[pow(a, -1, b) if a != b else 0 for b in self.primes] for a in self.primes]
-        table, primes = np.array(inverses, np.uint32), np.array(self.primes, np.uint32)
         out = np.empty(x.shape[1:], np.float64)
-        lib.join32(
-            _pointer(primes), _pointer(table), self.size, _pointer(x), ffi.from_buffer("double[]", out), out.size, scale
-        )
+        self._kernel("join")(
+            self._inverses, _pointer(self.constant([less])), *self._apart(x), ffi.from_buffer("double[]", out),
+            out.size, scale,
+        )  # fmt: skip
         return out
+
+    @cached_property
+    def _inverses(self) -> Any:
+        """1 / a modulo b, for primes a and b."""
+        return ffi.new("uint32_t[]", [pow(a, -1, b) if a != b else 0 for a in self.primes for b in self.primes])
 
     # ----------------------------------------------------------------------------------------------- bytes, checks
 
     def valid(self, x: Residues) -> bool:
         """Whether every element is below its prime."""
-        return all(self._kernel("valid", i)(_pointer(x[i]), x[i].size) for i in range(self.size))
+        return bool(self._kernel("valid")(_pointer(x), x[0].size))
 
     def to_bytes(self, x: Residues) -> memoryview:
         """Fixed width, little endian; the primes one after the other. A view where the machine allows it."""
@@ -237,18 +257,38 @@ class Ring:
 
     def from_bytes(self, data: bytes | bytearray | memoryview, *shape: int) -> Residues:
         """The inverse of `to_bytes`; a `ValueError` where length or an element is wrong. May be a view."""
-        expected = math.prod(shape) * self.element_bytes
-        if len(data) != expected:
-            raise ValueError(f"{len(data)} bytes instead of {expected}")
-        x = np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
-        x = x.reshape(self.size, *shape)
+        x = self.view(data, *shape)
         if not self.valid(x):
             raise ValueError("an element is not below its prime")
         return x
 
-    def accept(self, index: int, words: Residues) -> Residues:
-        """The words, in order, that are uniform elements of the prime at that index (rejection sampling; in place)."""
-        return words[: self._kernel("accept", index)(_pointer(words, write=True), words.size)]
+    def view(self, data: bytes | bytearray | memoryview, *shape: int) -> Residues:
+        """Like `from_bytes`, for elements that were checked before."""
+        expected = math.prod(shape) * self.element_bytes
+        if len(data) != expected:
+            raise ValueError(f"{len(data)} bytes instead of {expected}")
+        x = np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
+        return x.reshape(self.size, *shape)
+
+    def accept(self, words: Residues, more: Callable[[Residues], None]) -> None:
+        """Make random words [P, n] uniform elements, in place, by rejection; `more` fills further words.
+
+        The words are read in order, for one prime after the other: each is cut to as many bits as the prime has, and
+        dropped if it is not below it.
+        """
+        if self._full and self.valid(words):  # almost always, for primes just under 2^32
+            return
+        stream = words.reshape(-1) if self.size == 1 else words.reshape(-1).copy()
+        for p, row in zip(self.primes, words, strict=True):
+            left = row
+            while left.size:
+                ready = min(left.size, stream.size)
+                left[:ready], stream = stream[:ready], stream[ready:]
+                if ready < left.size:
+                    more(left[ready:])
+                pointer = _pointer(left, write=True)
+                wide = self.dtype == np.uint64
+                left = left[lib.accept61(pointer, left.size) if wide else lib.accept32(p, pointer, left.size) :]
 
 
 RING61: Final = Ring((M61,))

@@ -62,17 +62,24 @@ class Code:
         return interpolation(self.ring.primes, known, wanted)
 
     def encode(
-        self, data: Residues, noise: Residues | Sequence[Residues], receivers: Sequence[int], seeded: Sequence[int] = ()
+        self,
+        data: Residues,
+        noise: Residues | Sequence[Residues],
+        receivers: Sequence[int],
+        seeded: Sequence[int] = (),
+        *,
+        apart: bool = False,
     ) -> Residues:
         """The shares of `receivers`: data [P, K, ...], noise [P, T, ...] -> [P, receivers, ...] (eq. 6, 7).
 
         The noise stands at the last T betas; or it *is* the shares of the T clients `seeded`, the same distribution.
+        With `apart` each receiver's share is contiguous (`Ring.combine`).
         """
         noise_points = self.at(seeded) if seeded else self.beta[self.K :]
         if len(noise_points) != self.T:
             raise ValueError(f"noise must stand at {self.T} points, got {len(noise_points)}")
         matrix = self.matrix(self.data_points + noise_points, self.at(receivers))
-        return self.ring.combine(matrix, [*_columns(data), *_columns(noise)])
+        return self.ring.combine(matrix, [*_columns(data), *_columns(noise)], apart=apart)
 
     def decode(
         self, clients: Sequence[int], values: Residues | Sequence[Residues], *, degree: int | None = None

@@ -63,13 +63,13 @@ class KeyStream:
     def elements(self, ring: Ring, *shape: int) -> Residues:
         """Uniform elements by rejection: words of the stream in order, the primes one after the other."""
         out = ring.empty(*shape)
-        for index, row in enumerate(out.reshape(ring.size, prod(shape))):
-            done = 0
-            while done < row.size:
-                words = row[done:]
-                self.fill(words.view(np.uint8).data)
-                done += ring.accept(index, words).size
+        words = out.reshape(ring.size, prod(shape))
+        self._words(words)
+        ring.accept(words, self._words)
         return out
+
+    def _words(self, out: Residues) -> None:
+        self.fill(out.reshape(-1).view(np.uint8).data)
 
     def nonzero(self, ring: Ring, *shape: int) -> Residues:
         """Uniform elements that are not 0 modulo any prime."""

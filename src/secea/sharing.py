@@ -59,11 +59,11 @@ def blocks(rows: Residues, K: int) -> Residues:
     return np.ascontiguousarray(rows.reshape(P, count, K, width // K).transpose(0, 2, 1, 3))
 
 
-def spread(ring: Ring, own: Residues, at: NDArray[np.int64], span: slice) -> Residues:
-    """The union's rows in `span`: own rows where they stand, 0 elsewhere: [P, own, width] -> [P, span, width]."""
+def spread(own: Residues, at: NDArray[np.int64], span: slice) -> Residues:
+    """The union's rows in `span`: own rows where they stand, 0 elsewhere: [..., own, width] -> [..., span, width]."""
     low, high = np.searchsorted(at, [span.start, span.stop])
-    rows = ring.zeros(span.stop - span.start, own.shape[2])
-    rows[:, at[low:high] - span.start] = own[:, low:high]
+    rows = np.zeros((*own.shape[:-2], span.stop - span.start, own.shape[-1]), own.dtype)
+    rows[..., at[low:high] - span.start, :] = own[..., low:high, :]
     return rows
 
 
@@ -95,7 +95,7 @@ class Dealer:
     def deal(self, chunk: int, data: Residues) -> Residues:
         """One chunk: data [P, K, ...] -> the shares of `receivers` [P, receivers, ...]."""
         noise = [stream.lane(chunk).elements(self.code.ring, *data.shape[2:]) for stream in self._streams]
-        return self.code.encode(data, noise, self.receivers, self.seeded)
+        return self.code.encode(data, noise, self.receivers, self.seeded, apart=True)
 
 
 SEED_LAYOUT: Final = Layout(1, SEED_BYTES)

@@ -88,8 +88,8 @@ class Browser:
         result: dict[str, Any] = message["result"]
         return result
 
-    def open(self, path: Path, width: int, *, dark: bool = False) -> None:
-        """Show a file in a window of this width."""
+    def open(self, page: Path | str, width: int, *, dark: bool = False) -> None:
+        """Show a file, or an address, in a window of this width."""
         self.said.clear()
         self.asked.clear()
         self._events.clear()
@@ -98,7 +98,7 @@ class Browser:
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 700
         )
-        self._call("Page.navigate", url=path.resolve().as_uri())
+        self._call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._message()
 

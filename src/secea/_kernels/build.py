@@ -13,6 +13,6 @@ ffi.set_source(
     (here / "kernels.c").read_text(encoding="utf-8"),
     include_dirs=[str(here)],
     depends=[str(here / "kernels.h"), str(here / "kernels.c")],
-    extra_compile_args=["-O3", "-std=gnu11", "-fno-math-errno"],
+    extra_compile_args=["-O3", "-std=gnu11", "-fno-math-errno", "-ffp-contract=off"],
     py_limited_api=True,
 )

@@ -8,6 +8,10 @@
 
 #include "kernels.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
 #define FAST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -24,6 +28,13 @@ typedef unsigned __int128 wide;
 
 #define TILE 512 /* elements worked on at a time, so that they stay in the first-level cache */
 
+void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 1 << 25);
+    mallopt(M_TRIM_THRESHOLD, 1 << 28);
+#endif
+}
+
 /* ---------------------------------------------------------------------------------------------- primes below 2^32 */
 
 /* Primes 2^32 - c with small c: 2^32 = c, so the high half folds into the low half. Two folds bring any 64-bit number
@@ -38,18 +49,28 @@ static inline uint32_t folded(uint64_t x, uint32_t c) {
     return (uint32_t)(x + (c & (0 - ((x + c) >> 32))));
 }
 
-FAST void add32(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n) {
+FAST static void add_one(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint32_t room = p - x[i]; /* acc + x >= p exactly when acc >= p - x; no sum overflows */
         acc[i] = acc[i] >= room ? acc[i] - room : acc[i] + x[i];
     }
 }
 
-FAST void sub32(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n) {
+FAST static void sub_one(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n) {
     for (size_t i = 0; i < n; i++) acc[i] = acc[i] >= x[i] ? acc[i] - x[i] : acc[i] + (p - x[i]);
 }
 
-static void mul32_folding(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
+void add32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, const uint32_t *x, size_t x_step,
+           size_t n) {
+    for (size_t b = 0; b < count; b++) add_one(primes[b], acc + b * acc_step, x + b * x_step, n);
+}
+
+void sub32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, const uint32_t *x, size_t x_step,
+           size_t n) {
+    for (size_t b = 0; b < count; b++) sub_one(primes[b], acc + b * acc_step, x + b * x_step, n);
+}
+
+static void mul_folding(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
     const uint32_t c = 0u - p;
     for (size_t i = 0; i < n; i++) out[i] = folded((uint64_t)a[i] * b[i], c);
 }
@@ -57,7 +78,7 @@ static void mul32_folding(uint32_t p, uint32_t *out, const uint32_t *a, const ui
 #ifdef AVX2
 /* Eight elements in a register are four even and four odd ones, each in the low half of a 64-bit lane after a shift. */
 AVX2 static inline __m256i fold_avx2(__m256i x, __m256i c) {
-    const __m256i low = _mm256_and_si256(x, _mm256_set1_epi64x(UINT32_MAX));
+    const __m256i low = _mm256_blend_epi32(x, _mm256_setzero_si256(), 0xAA);
     return _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(x, 32), c), low);
 }
 
@@ -71,7 +92,7 @@ AVX2 static inline __m256i joined_avx2(__m256i even, __m256i odd) {
     return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
 }
 
-AVX2 static void mul32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
+AVX2 static void mul_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
     const __m256i c = _mm256_set1_epi64x(0u - p);
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -80,20 +101,24 @@ AVX2 static void mul32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const 
         const __m256i odd = folded_avx2(_mm256_mul_epu32(_mm256_srli_epi64(u, 32), _mm256_srli_epi64(v, 32)), c);
         _mm256_storeu_si256((__m256i *)(out + i), joined_avx2(even, odd));
     }
-    mul32_folding(p, out + i, a + i, b + i, n - i);
+    mul_folding(p, out + i, a + i, b + i, n - i);
 }
 #endif
 
-void mul32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
+static void mul_one(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
     if (FOLDS(0u - p)) {
 #ifdef AVX2
         if (HAS_AVX2) {
-            mul32_avx2(p, out, a, b, n);
+            mul_avx2(p, out, a, b, n);
             return;
         }
 #endif
-        mul32_folding(p, out, a, b, n);
+        mul_folding(p, out, a, b, n);
     } else for (size_t i = 0; i < n; i++) out[i] = (uint32_t)((uint64_t)a[i] * b[i] % p);
+}
+
+void mul32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
+    for (size_t k = 0; k < count; k++) mul_one(primes[k], out + k * n, a + k * n, b + k * n, n);
 }
 
 static uint32_t power32(uint32_t p, uint32_t x) { /* x^(p-2) */
@@ -123,7 +148,7 @@ static uint32_t power32(uint32_t p, uint32_t x) { /* x^(p-2) */
         }                                                                                                              \
     }
 
-void inverse32(uint32_t p, uint32_t *out, const uint32_t *x, size_t n) {
+static void inverse_one(uint32_t p, uint32_t *out, const uint32_t *x, size_t n) {
 #define PRODUCT(a, b) ((uint32_t)((uint64_t)(a) * (b) % p))
 #define POWER(a) power32(p, a)
     INVERT(uint32_t, PRODUCT, POWER)
@@ -131,204 +156,255 @@ void inverse32(uint32_t p, uint32_t *out, const uint32_t *x, size_t n) {
 #undef POWER
 }
 
-/* Products of 32-bit numbers fill 64 bits: their halves are summed apart, and the sum of high halves folds at the end.
- * Fewer than 2^20 columns keep every sum within 64 bits. This does the columns from `start` on. */
-static void combine32_folding(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows,
-                              size_t columns, size_t n, size_t start) {
-    const uint32_t c = 0u - p;
-    for (size_t r = 0; r < rows; r++)
-        for (size_t i = start; i < n; i++) {
-            uint64_t low = 0, high = 0;
-            for (size_t k = 0; k < columns; k++) {
-                const uint64_t product = (uint64_t)a[r * columns + k] * x[k][i];
-                low += (uint32_t)product;
-                high += product >> 32;
-            }
-            out[r * n + i] = folded(fold(high, c) * c + low, c);
-        }
+void inverse32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *x, size_t n) {
+    for (size_t b = 0; b < count; b++) inverse_one(primes[b], out + b * n, x + b * n, n);
 }
+
+/* Sums of products of 32-bit numbers, which fill 64 bits each: `sum` is the sum modulo 2^64, `high` that of the products
+ * without their low CUT bits. What is below is then sum - high * 2^CUT, exactly, and 2^CUT = c * 2^(CUT - 32). After at most
+ * GROUP products `high` fits into 32 bits, and the sum is reduced; it may begin at any number below 2^32. */
+#define CUT 38
+#define GROUP 64
+
+static inline uint32_t closed(uint64_t sum, uint64_t high, uint32_t c) { /* the argument of fold is below 2^49 */
+    const uint64_t x = fold(sum - (high << CUT) + high * ((uint64_t)c << (CUT - 32)), c);
+    return (uint32_t)(x + (c & (0 - ((x + c) >> 32))));
+}
+
+/* The sum over k in [first, last) of w(k) * y(k), where `factor` and `value` say what these are. */
+#define SUM_OF_PRODUCTS(total, first, last, factor, value)                                                             \
+    uint32_t total = 0;                                                                                                \
+    for (int64_t k = (first), end = (last); k < end;) {                                                                \
+        const int64_t stop = end - k < GROUP ? end : k + GROUP;                                                        \
+        uint64_t sum = total, high = 0;                                                                                \
+        for (; k < stop; k++) {                                                                                        \
+            const uint64_t product = (uint64_t)(factor) * (value);                                                     \
+            sum += product;                                                                                            \
+            high += product >> CUT;                                                                                    \
+        }                                                                                                              \
+        total = closed(sum, high, c);                                                                                  \
+    }
 
 #ifdef AVX2
-AVX2 static inline __m256i closed_avx2(__m256i low, __m256i high, __m256i c) { /* low + 2^32 high, reduced */
-    high = fold_avx2(high, c); /* < 2^33, so its halves are multiplied apart */
-    const __m256i top = _mm256_slli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(high, 32), c), 32);
-    return folded_avx2(_mm256_add_epi64(_mm256_add_epi64(_mm256_mul_epu32(high, c), top), low), c);
+AVX2 static inline __m256i closed_avx2(__m256i sum, __m256i high, __m256i c) {
+    const __m256i below = _mm256_sub_epi64(sum, _mm256_slli_epi64(high, CUT));
+    const __m256i above = _mm256_mul_epu32(high, _mm256_slli_epi64(c, CUT - 32));
+    const __m256i x = fold_avx2(_mm256_add_epi64(below, above), c);
+    const __m256i carry = _mm256_srli_epi64(_mm256_add_epi64(x, c), 32);
+    return _mm256_add_epi64(x, _mm256_mul_epu32(carry, c));
 }
 
-/* Sixteen elements at a time, their sums in registers; one tile of x stays in the cache for all rows. */
-AVX2 static void combine32_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows,
-                                size_t columns, size_t n) {
-    const __m256i c = _mm256_set1_epi64x(0u - p), mask = _mm256_set1_epi64x(UINT32_MAX);
-    const size_t whole = n - n % 16;
+/* Eight sums at a time: those of the even elements, and those of the odd ones. */
+typedef struct {
+    __m256i even, even_high, odd, odd_high;
+} sums;
+
+AVX2 static inline sums sums_from(__m256i begin) { /* eight elements */
+    const __m256i zero = _mm256_setzero_si256();
+    return (sums){_mm256_blend_epi32(begin, zero, 0xAA), zero, _mm256_srli_epi64(begin, 32), zero};
+}
+
+AVX2 static inline void add_products(sums *s, __m256i even, __m256i odd, __m256i factor) {
+    const __m256i a = _mm256_mul_epu32(even, factor), b = _mm256_mul_epu32(odd, factor);
+    s->even = _mm256_add_epi64(s->even, a), s->even_high = _mm256_add_epi64(s->even_high, _mm256_srli_epi64(a, CUT));
+    s->odd = _mm256_add_epi64(s->odd, b), s->odd_high = _mm256_add_epi64(s->odd_high, _mm256_srli_epi64(b, CUT));
+}
+
+AVX2 static inline __m256i closed_sums(const sums *s, __m256i c) {
+    return joined_avx2(closed_avx2(s->even, s->even_high, c), closed_avx2(s->odd, s->odd_high, c));
+}
+
+#define LOAD(at) _mm256_loadu_si256((const __m256i *)(at))
+#define STORE(at, value) _mm256_storeu_si256((__m256i *)(at), value)
+
+/* Two rows at a time share what is loaded; one tile of x stays in the cache for all rows. */
+AVX2 static void combine_avx2(uint32_t p, uint32_t *out, size_t row_step, const uint32_t *a, const uint32_t *const *x,
+                              size_t rows, size_t columns, size_t whole) {
+    const __m256i c = _mm256_set1_epi64x(0u - p), zero = _mm256_setzero_si256();
     for (size_t start = 0; start < whole; start += TILE) {
         const size_t end = whole - start < TILE ? whole : start + TILE;
-        for (size_t r = 0; r < rows; r++)
-            for (size_t i = start; i < end; i += 16) {
-                __m256i low[4], high[4];
-                for (int j = 0; j < 4; j++) low[j] = high[j] = _mm256_setzero_si256();
-                for (size_t k = 0; k < columns; k++) {
-                    const __m256i factor = _mm256_set1_epi64x(a[r * columns + k]);
-                    for (int j = 0; j < 4; j += 2) {
-                        const __m256i v = _mm256_loadu_si256((const __m256i *)(x[k] + i + 4 * j));
-                        const __m256i even = _mm256_mul_epu32(v, factor);
-                        const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(v, 32), factor);
-                        low[j] = _mm256_add_epi64(low[j], _mm256_and_si256(even, mask));
-                        high[j] = _mm256_add_epi64(high[j], _mm256_srli_epi64(even, 32));
-                        low[j + 1] = _mm256_add_epi64(low[j + 1], _mm256_and_si256(odd, mask));
-                        high[j + 1] = _mm256_add_epi64(high[j + 1], _mm256_srli_epi64(odd, 32));
+        for (size_t first = 0; first < columns; first += GROUP) {
+            const size_t last = columns - first < GROUP ? columns : first + GROUP;
+            size_t r = 0;
+            for (; r + 2 <= rows; r += 2) {
+                const uint32_t *const f = a + r * columns, *const g = f + columns;
+                uint32_t *const one = out + r * row_step, *const other = one + row_step;
+                for (size_t i = start; i < end; i += 8) {
+                    sums s = sums_from(first ? LOAD(one + i) : zero), t = sums_from(first ? LOAD(other + i) : zero);
+                    for (size_t k = first; k < last; k++) {
+                        const __m256i even = LOAD(x[k] + i), odd = _mm256_srli_epi64(even, 32);
+                        add_products(&s, even, odd, _mm256_set1_epi32((int)f[k]));
+                        add_products(&t, even, odd, _mm256_set1_epi32((int)g[k]));
                     }
+                    STORE(one + i, closed_sums(&s, c));
+                    STORE(other + i, closed_sums(&t, c));
                 }
-                for (int j = 0; j < 4; j += 2)
-                    _mm256_storeu_si256(
-                        (__m256i *)(out + r * n + i + 4 * j),
-                        joined_avx2(closed_avx2(low[j], high[j], c), closed_avx2(low[j + 1], high[j + 1], c)));
             }
+            if (r < rows)
+                for (size_t i = start; i < end; i += 8) {
+                    uint32_t *const at = out + r * row_step + i;
+                    sums s = sums_from(first ? LOAD(at) : zero);
+                    for (size_t k = first; k < last; k++) {
+                        const __m256i even = LOAD(x[k] + i), odd = _mm256_srli_epi64(even, 32);
+                        add_products(&s, even, odd, _mm256_set1_epi32((int)a[r * columns + k]));
+                    }
+                    STORE(at, closed_sums(&s, c));
+                }
+        }
     }
-    combine32_folding(p, out, a, x, rows, columns, n, whole);
 }
 #endif
 
-static void combine32_dividing(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows,
-                               size_t columns, size_t n) {
-    for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < n; i++) {
-            uint64_t sum = 0;
-            for (size_t k = 0; k < columns; k++) sum = (sum + (uint64_t)a[r * columns + k] * x[k][i] % p) % p;
-            out[r * n + i] = (uint32_t)sum;
-        }
-}
-
-void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows, size_t columns,
-               size_t n) {
-    if (!FOLDS(0u - p) || columns >= (1u << 20)) {
-        combine32_dividing(p, out, a, x, rows, columns, n);
-        return;
-    }
+static void combine_one(uint32_t p, uint32_t *out, size_t row_step, const uint32_t *a, const uint32_t *const *x,
+                        size_t rows, size_t columns, size_t n) {
+    const uint32_t c = 0u - p;
+    size_t start = 0;
 #ifdef AVX2
-    if (HAS_AVX2) {
-        combine32_avx2(p, out, a, x, rows, columns, n);
-        return;
-    }
+    if (FOLDS(c) && HAS_AVX2 && columns) combine_avx2(p, out, row_step, a, x, rows, columns, start = n - n % 8);
 #endif
-    combine32_folding(p, out, a, x, rows, columns, n, 0);
-}
-
-static void gather32_dividing(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
-                              const uint32_t *w, const uint32_t *y, size_t rows, size_t length) {
-    for (size_t j = 0; j < rows; j++)
-        for (size_t i = 0; i < length; i++) {
-            uint64_t sum = 0;
-            for (int64_t k = starts[j]; k < starts[j + 1]; k++) {
-                const int64_t row = members ? members[k] : k - starts[j];
-                sum = (sum + (uint64_t)w[k] * y[row * length + i] % p) % p;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = start; i < n; i++)
+            if (FOLDS(c)) {
+                SUM_OF_PRODUCTS(total, 0, (int64_t)columns, a[r * columns + k], x[k][i])
+                out[r * row_step + i] = total;
+            } else {
+                uint64_t sum = 0;
+                for (size_t k = 0; k < columns; k++) sum = (sum + (uint64_t)a[r * columns + k] * x[k][i] % p) % p;
+                out[r * row_step + i] = (uint32_t)sum;
             }
-            out[j * length + i] = (uint32_t)sum;
-        }
 }
 
-/* The elements from `first` to the end of each row. */
-static inline void gather32_folding(uint32_t c, uint32_t *out, const int64_t *starts, const int64_t *members,
-                                    const uint32_t *w, const uint32_t *y, size_t j, size_t length, size_t first) {
-    for (size_t i = first; i < length; i++) {
-        uint64_t low = 0, high = 0;
-        for (int64_t k = starts[j]; k < starts[j + 1]; k++) {
-            const int64_t row = members ? members[k] : k - starts[j];
-            const uint64_t product = (uint64_t)w[k] * y[row * length + i];
-            low += (uint32_t)product;
-            high += product >> 32;
-        }
-        out[j * length + i] = folded(fold(high, c) * c + low, c);
+void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_step, size_t row_step, const uint32_t *a,
+               const uint32_t **x, const size_t *steps, size_t rows, size_t columns, size_t n) {
+    for (size_t b = 0; b < count; b++) {
+        combine_one(primes[b], out + b * out_step, row_step, a + b * rows * columns, x, rows, columns, n);
+        for (size_t k = 0; k < columns; k++) x[k] += steps[k];
     }
 }
+
+#define ROW_OF(k) (y + (members ? members[k] : (k)-starts[j]) * row_step)
 
 #ifdef AVX2
 #define AHEAD 12 /* positions */
 
-/* Sixteen elements of a row at a time; the last sixteen may overlap those before them, and are then computed twice. */
-AVX2 static void gather32_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
-                               const uint32_t *w, const uint32_t *y, size_t rows, size_t length) {
-    const __m256i c = _mm256_set1_epi64x(0u - p), mask = _mm256_set1_epi64x(UINT32_MAX);
-    const int64_t end = starts[rows];
-    for (size_t j = 0; j < rows; j++) {
-        if (members) /* rows are far apart: have those of the buckets to come fetched meanwhile */
-            for (int64_t k = starts[j] + AHEAD; k < starts[j + 1] + AHEAD && k < end; k++)
-                for (size_t i = 0; i < length; i += 16) __builtin_prefetch(y + members[k] * length + i);
-        if (length < 16) {
-            gather32_folding(0u - p, out, starts, members, w, y, j, length, 0);
-            continue;
-        }
-        for (size_t at = 0; at < length; at += 16) {
-            const size_t i = at + 16 <= length ? at : length - 16;
-            __m256i low[4], high[4];
-            for (int h = 0; h < 4; h++) low[h] = high[h] = _mm256_setzero_si256();
-            for (int64_t k = starts[j]; k < starts[j + 1]; k++) {
-                const int64_t row = members ? members[k] : k - starts[j];
-                const __m256i factor = _mm256_set1_epi64x(w[k]);
-                for (int h = 0; h < 4; h += 2) {
-                    const __m256i v = _mm256_loadu_si256((const __m256i *)(y + row * length + i + 4 * h));
-                    const __m256i even = _mm256_mul_epu32(v, factor);
-                    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(v, 32), factor);
-                    low[h] = _mm256_add_epi64(low[h], _mm256_and_si256(even, mask));
-                    high[h] = _mm256_add_epi64(high[h], _mm256_srli_epi64(even, 32));
-                    low[h + 1] = _mm256_add_epi64(low[h + 1], _mm256_and_si256(odd, mask));
-                    high[h + 1] = _mm256_add_epi64(high[h + 1], _mm256_srli_epi64(odd, 32));
-                }
+#define SPAN 24 /* elements of a row worked on at a time: their sums fill the registers */
+
+/* The last ones may overlap those before them, and are then computed twice. */
+AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
+                             const uint32_t *y, size_t row_step, size_t j, size_t length) {
+    const __m256i c = _mm256_set1_epi64x(0u - p), zero = _mm256_setzero_si256();
+    for (size_t at = 0; at < length; at += SPAN) {
+        const size_t i = at + SPAN <= length ? at : length - SPAN;
+        __m256i first = zero, second = zero, third = zero;
+        for (int64_t k = starts[j]; k < starts[j + 1];) {
+            const int64_t stop = starts[j + 1] - k < GROUP ? starts[j + 1] : k + GROUP;
+            sums r = sums_from(first), s = sums_from(second), t = sums_from(third);
+            for (; k < stop; k++) {
+                const uint32_t *const row = ROW_OF(k) + i;
+                const __m256i factor = _mm256_set1_epi32((int)w[k]);
+                const __m256i u = LOAD(row), v = LOAD(row + 8), x = LOAD(row + 16);
+                add_products(&r, u, _mm256_srli_epi64(u, 32), factor);
+                add_products(&s, v, _mm256_srli_epi64(v, 32), factor);
+                add_products(&t, x, _mm256_srli_epi64(x, 32), factor);
             }
-            for (int h = 0; h < 4; h += 2)
-                _mm256_storeu_si256((__m256i *)(out + j * length + i + 4 * h),
-                                    joined_avx2(closed_avx2(low[h], high[h], c), closed_avx2(low[h + 1], high[h + 1], c)));
+            first = closed_sums(&r, c), second = closed_sums(&s, c), third = closed_sums(&t, c);
         }
+        STORE(out + i, first);
+        STORE(out + i + 8, second);
+        STORE(out + i + 16, third);
     }
 }
 #endif
 
-void gather32(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-              const uint32_t *y, size_t rows, size_t length) {
-    if (!FOLDS(0u - p)) {
-        gather32_dividing(p, out, starts, members, w, y, rows, length);
-        return;
-    }
+static void gather_row(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
+                       const uint32_t *y, size_t row_step, size_t j, size_t length) {
+    const uint32_t c = 0u - p;
 #ifdef AVX2
-    if (HAS_AVX2) {
-        gather32_avx2(p, out, starts, members, w, y, rows, length);
+    if (FOLDS(c) && HAS_AVX2 && length >= SPAN) {
+        gather_avx2(p, out, starts, members, w, y, row_step, j, length);
         return;
     }
 #endif
-    for (size_t j = 0; j < rows; j++) gather32_folding(0u - p, out, starts, members, w, y, j, length, 0);
+    for (size_t i = 0; i < length; i++)
+        if (FOLDS(c)) {
+            SUM_OF_PRODUCTS(total, starts[j], starts[j + 1], w[k], ROW_OF(k)[i])
+            out[i] = total;
+        } else {
+            uint64_t sum = 0;
+            for (int64_t k = starts[j]; k < starts[j + 1]; k++) sum = (sum + (uint64_t)w[k] * ROW_OF(k)[i] % p) % p;
+            out[i] = (uint32_t)sum;
+        }
+}
+
+void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *starts, const int64_t *members,
+              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t row_step, size_t rows,
+              size_t length) {
+    const int64_t end = starts[rows];
+    for (size_t j = 0; j < rows; j++) {
+#ifdef AHEAD
+        if (members) /* rows are far apart: have those of the buckets to come fetched meanwhile */
+            for (int64_t k = starts[j] + AHEAD; k < starts[j + 1] + AHEAD && k < end; k++)
+                for (size_t b = 0; b < count; b++)
+                    for (size_t i = 0; i < length; i += 16)
+                        __builtin_prefetch(y + b * y_step + members[k] * row_step + i);
+#endif
+        for (size_t b = 0; b < count; b++)
+            gather_row(primes[b], out + (b * rows + j) * length, starts, members, w + b * w_step, y + b * y_step, row_step,
+                       j, length);
+    }
 }
 
 /* Garner: the mixed-radix digits of each element, tile by tile, then Horner's rule from the top. Above the middle the number
  * stands for a negative one, whose size has the complements as digits: nothing cancels. */
-void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, const uint32_t *x, double *out, size_t n,
-            double scale) {
-    uint32_t digits[16][TILE], factor[TILE];
+FAST static void digit_less(uint32_t p, uint32_t *digit, const uint32_t *other, size_t n) { /* other < 2p */
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t rest = other[i] >= p ? other[i] - p : other[i];
+        digit[i] = digit[i] >= rest ? digit[i] - rest : digit[i] + (p - rest);
+    }
+}
+
+FAST static void copy_less(uint32_t p, uint32_t *digit, const uint32_t *x, uint32_t less, size_t n) {
+    for (size_t i = 0; i < n; i++) digit[i] = x[i] >= less ? x[i] - less : x[i] + (p - less);
+}
+
+FAST static void above_middle(uint32_t middle, const uint32_t *digit, uint32_t *above, size_t n) {
+    for (size_t i = 0; i < n; i++) above[i] = digit[i] == middle ? above[i] : digit[i] > middle ? UINT32_MAX : 0;
+}
+
+FAST static void next_digit(uint32_t p, const uint32_t *digit, const uint32_t *above, double *value, size_t n) {
+    for (size_t i = 0; i < n; i++) { /* the complement p - 1 - digit, if above; as a signed number, for the conversion */
+        const uint32_t size = above[i] ? p - 1 - digit[i] : digit[i];
+        value[i] = value[i] * p + ((double)(int32_t)(size ^ 0x80000000u) + 0x1p31);
+    }
+}
+
+FAST static void with_sign(const uint32_t *above, double *value, double scale, size_t n) { /* no branch: it is random */
+    for (size_t i = 0; i < n; i++) value[i] = (value[i] + (double)(int32_t)(above[i] & 1)) * (above[i] ? -scale : scale);
+}
+
+void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, const uint32_t *less, const uint32_t *x,
+            size_t x_step, double *out, size_t n, double scale) {
+    uint32_t digits[16][TILE], factor[TILE], above[TILE];
     for (size_t start = 0; start < n; start += TILE) {
         const size_t size = n - start < TILE ? n - start : TILE;
+        memset(above, 0, sizeof above);
+        memset(out + start, 0, size * sizeof *out);
         for (size_t b = 0; b < count; b++) {
-            const uint32_t p = primes[b];
-            memcpy(digits[b], x + b * n + start, size * sizeof **digits);
+            copy_less(primes[b], digits[b], x + b * x_step + start, less[b], size);
             for (size_t a = 0; a < b; a++) { /* digit = (digit - digits[a]) / primes[a] modulo p */
-                const int near = primes[a] < 2 * (uint64_t)p;
-                for (size_t i = 0; i < size; i++) {
-                    const uint32_t other = near ? (digits[a][i] >= p ? digits[a][i] - p : digits[a][i]) : digits[a][i] % p;
-                    digits[b][i] = digits[b][i] >= other ? digits[b][i] - other : digits[b][i] + (p - other);
-                    factor[i] = inverses[a * count + b];
+                const uint32_t *other = digits[a];
+                if (primes[a] >= 2 * (uint64_t)primes[b]) {
+                    for (size_t i = 0; i < size; i++) factor[i] = other[i] % primes[b];
+                    other = factor;
                 }
-                mul32(p, digits[b], digits[b], factor, size);
+                digit_less(primes[b], digits[b], other, size);
+                for (size_t i = 0; i < size; i++) factor[i] = inverses[a * count + b];
+                mul_one(primes[b], digits[b], digits[b], factor, size);
             }
+            above_middle((primes[b] - 1) / 2, digits[b], above, size);
         }
-        for (size_t i = 0; i < size; i++) {
-            int negative = 0;
-            for (size_t b = count; b-- > 0;)
-                if (digits[b][i] != (primes[b] - 1) / 2) {
-                    negative = digits[b][i] > (primes[b] - 1) / 2;
-                    break;
-                }
-            double value = 0;
-            for (size_t b = count; b-- > 0;)
-                value = value * primes[b] + (negative ? primes[b] - 1 - digits[b][i] : digits[b][i]);
-            out[start + i] = (negative ? -(value + 1) : value) * scale;
-        }
+        for (size_t b = count; b-- > 0;) next_digit(primes[b], digits[b], above, out + start, size);
+        with_sign(above, out + start, scale, size);
     }
 }
 
@@ -362,40 +438,61 @@ void significance(const double *x, size_t n, int *used, int *step) {
     }
 }
 
-void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
-              int finest, int coarsest, uint32_t *out) {
+/* out = sign * (l[0] + l[1] 2^32 + l[2] 2^64 + l[3] 2^96) modulo p, where 2^32 = c and c^3 < 2^30 */
+FAST static void limbs_modulo(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
+    const uint32_t c = 0u - p, cc = c * c, ccc = cc * c;
     for (size_t i = 0; i < n; i++) {
-        const int lead = leading_bit(x[i]);
-        int grid = lead - used;
-        grid = grid < finest ? finest : grid > coarsest ? coarsest : grid;
-        const uint32_t *word = filler + 4 * i;
-        const wide drawn = (wide)((uint64_t)word[3] << 32 | word[2]) << 64 | ((uint64_t)word[1] << 32 | word[0]);
-        const __int128 low = (__int128)(drawn & (((wide)1 << (grid + f)) - 1)) - ((__int128)1 << (grid + f) >> 1);
-        /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
-        const int shift = lead - 52 + f;
-        const __int128 digits = lead == -1023 ? 0 : llrint(x[i] * power_of_two(52 - lead));
-        const __int128 value = low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
-        const wide size = value < 0 ? -(wide)value : (wide)value;
-        const uint32_t limb[4] = {(uint32_t)size, (uint32_t)(size >> 32), (uint32_t)(size >> 64), (uint32_t)(size >> 96)};
-        for (size_t b = 0; b < count; b++) {
-            const uint64_t p = primes[b], c = (0u - primes[b]); /* 2^32 = c, and c^3 < 2^30 */
-            uint32_t rest;
-            if (FOLDS(c)) rest = folded(limb[0] + limb[1] * c + limb[2] * (c * c) + limb[3] * (c * c * c), (uint32_t)c);
-            else {
-                const uint64_t word_in_p = UINT64_C(0xFFFFFFFF) % p + 1;
-                uint64_t sum = 0;
-                for (int l = 4; l-- > 0;) sum = (sum * word_in_p + limb[l]) % p;
-                rest = (uint32_t)sum;
-            }
-            out[b * n + i] = (uint32_t)(value < 0 && rest ? p - rest : rest);
-        }
+        const uint32_t rest =
+            folded(l[0][i] + (uint64_t)l[1][i] * c + (uint64_t)l[2][i] * cc + (uint64_t)l[3][i] * ccc, c);
+        out[i] = negative[i] && rest ? p - rest : rest;
     }
 }
 
-FAST int valid32(uint32_t p, const uint32_t *x, size_t n) {
+static void limbs_dividing(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint64_t rest = 0;
+        for (int k = 4; k-- > 0;) rest = ((rest << 32) + l[k][i]) % p;
+        out[i] = (uint32_t)(negative[i] && rest ? p - rest : rest);
+    }
+}
+
+void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
+              int finest, int coarsest, uint32_t *out) {
+    uint32_t limbs[4][TILE], negative[TILE];
+    for (size_t start = 0; start < n; start += TILE) {
+        const size_t size = n - start < TILE ? n - start : TILE;
+        for (size_t i = 0; i < size; i++) {
+            const double number = x[start + i];
+            const int lead = leading_bit(number);
+            int grid = lead - used;
+            grid = grid < finest ? finest : grid > coarsest ? coarsest : grid;
+            const uint32_t *word = filler + 4 * (start + i);
+            const wide drawn = (wide)((uint64_t)word[3] << 32 | word[2]) << 64 | ((uint64_t)word[1] << 32 | word[0]);
+            const __int128 low = (__int128)(drawn & (((wide)1 << (grid + f)) - 1)) - ((__int128)1 << (grid + f) >> 1);
+            /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
+            const int shift = lead - 52 + f;
+            const __int128 digits = lead == -1023 ? 0 : llrint(number * power_of_two(52 - lead));
+            const __int128 value =
+                low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
+            const wide sign = (wide)(value >> 127), magnitude = ((wide)value ^ sign) - sign; /* no branch: it is random */
+            for (int k = 0; k < 4; k++) limbs[k][i] = (uint32_t)(magnitude >> 32 * k);
+            negative[i] = (uint32_t)sign;
+        }
+        for (size_t b = 0; b < count; b++)
+            (FOLDS(0u - primes[b]) ? limbs_modulo : limbs_dividing)(primes[b], limbs, negative, out + b * n + start, size);
+    }
+}
+
+FAST static int valid_one(uint32_t p, const uint32_t *x, size_t n) {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) bad |= x[i] >= p;
     return !bad;
+}
+
+int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n) {
+    for (size_t b = 0; b < count; b++)
+        if (!valid_one(primes[b], x + b * n, n)) return 0;
+    return 1;
 }
 
 size_t accept32(uint32_t p, uint32_t *words, size_t n) {
@@ -403,7 +500,7 @@ size_t accept32(uint32_t p, uint32_t *words, size_t n) {
     size_t kept = 0;
     for (size_t start = 0; start < n; start += TILE) {
         const size_t size = n - start < TILE ? n - start : TILE;
-        if (!spare && valid32(p, words + start, size)) { /* the usual case: no word to drop in the whole tile */
+        if (!spare && valid_one(p, words + start, size)) { /* the usual case: no word to drop in the whole tile */
             if (kept != start) memmove(words + kept, words + start, size * sizeof *words);
             kept += size;
         } else {
@@ -417,12 +514,14 @@ size_t accept32(uint32_t p, uint32_t *words, size_t n) {
     return kept;
 }
 
-void reduce32(uint32_t p, uint32_t *out, const int64_t *x, size_t n) {
-    const uint32_t c = 0u - p;
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t size = x[i] < 0 ? -(uint64_t)x[i] : (uint64_t)x[i];
-        const uint32_t rest = FOLDS(c) ? folded(size, c) : (uint32_t)(size % p);
-        out[i] = x[i] < 0 && rest ? p - rest : rest;
+void reduce32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *x, size_t n) {
+    for (size_t b = 0; b < count; b++) {
+        const uint32_t p = primes[b], c = 0u - p;
+        for (size_t i = 0; i < n; i++) {
+            const uint64_t size = x[i] < 0 ? -(uint64_t)x[i] : (uint64_t)x[i];
+            const uint32_t rest = FOLDS(c) ? folded(size, c) : (uint32_t)(size % p);
+            out[b * n + i] = x[i] < 0 && rest ? p - rest : rest;
+        }
     }
 }
 

@@ -1,38 +1,44 @@
-/* Vectors over prime fields: elements modulo p < 2^32 are uint32_t, elements modulo 2^61 - 1 are uint64_t.
+/* Vectors over prime fields: elements modulo p < 2^32 are uint32_t, elements modulo 2^61 - 1 are uint64_t. Functions for the
+ * former work for `count` primes at once: a vector for each, one after the other, or `step` elements apart where there is one.
  * Inputs are reduced (0 <= x < p) unless said otherwise; outputs always are. Buffers do not overlap unless they are
  * the same. This file is read by the compiler and by cffi: plain declarations only. */
 
 /* acc += x;  acc -= x */
-void add32(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n);
-void sub32(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n);
+void add32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, const uint32_t *x, size_t x_step,
+           size_t n);
+void sub32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, const uint32_t *x, size_t x_step,
+           size_t n);
 void add61(uint64_t *acc, const uint64_t *x, size_t n);
 void sub61(uint64_t *acc, const uint64_t *x, size_t n);
 
 /* out = a * b */
-void mul32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n);
+void mul32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n);
 void mul61(uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n);
 
 /* out = 1 / x, and 0 for 0; out is not x */
-void inverse32(uint32_t p, uint32_t *out, const uint32_t *x, size_t n);
+void inverse32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *x, size_t n);
 void inverse61(uint64_t *out, const uint64_t *x, size_t n);
 
 /* out[r][i] = sum over c of a[r][c] * x[c][i], for rows r and columns c of a; x points to rows of n elements, not necessarily
- * reduced (32: any words) */
-void combine32(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *const *x, size_t rows, size_t columns,
-               size_t n);
+ * reduced (32: any words; x is changed, and steps[c] elements after x[c] is the row for the next prime; the rows of out are
+ * row_step elements apart) */
+void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_step, size_t row_step, const uint32_t *a,
+               const uint32_t **x, const size_t *steps, size_t rows, size_t columns, size_t n);
 void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n);
 
 /* out[j][i] = sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
- * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. */
-void gather32(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-              const uint32_t *y, size_t rows, size_t length);
+ * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. (32: the rows of y are
+ * row_step elements apart.) */
+void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *starts, const int64_t *members,
+              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t row_step, size_t rows,
+              size_t length);
 void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
               size_t rows, size_t length);
 
-/* out[i] = the integer with the residues x[0][i], x[1][i], ... modulo the primes, centred around 0, times scale.
- * inverses[a * count + b] is 1 / primes[a] modulo primes[b]. At most 16 primes. */
-void join32(const uint32_t *primes, const uint32_t *inverses, size_t count, const uint32_t *x, double *out, size_t n,
-            double scale);
+/* out[i] = the integer with the residues x[0][i] - less[0], x[1][i] - less[1], ... modulo the primes, centred around 0, times
+ * scale. inverses[a * count + b] is 1 / primes[a] modulo primes[b]. At most 16 primes. */
+void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, const uint32_t *less, const uint32_t *x,
+            size_t x_step, double *out, size_t n, double scale);
 
 /* How nonzero numbers were rounded: the most significant bits that one of them has below its leading one, and the exponent of
  * the lowest bit that is set in any of them (INT_MAX if all are zero). */
@@ -44,15 +50,19 @@ void significance(const double *x, size_t n, int *used, int *step);
 void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
               int finest, int coarsest, uint32_t *out);
 
-/* Whether all elements are below p */
-int valid32(uint32_t p, const uint32_t *x, size_t n);
+/* Whether all elements are below their prime */
+int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n);
 int valid61(const uint64_t *x, size_t n);
 
-/* Rejection sampling in place: cut each word to its top bits, as many as p has, and keep those below p, in order;
+/* Rejection sampling in place, for one prime: cut each word to its top bits, as many as p has, and keep those below p, in order;
  * returns how many are left. */
 size_t accept32(uint32_t p, uint32_t *words, size_t n);
 size_t accept61(uint64_t *words, size_t n);
 
 /* out = x mod p for signed x */
-void reduce32(uint32_t p, uint32_t *out, const int64_t *x, size_t n);
+void reduce32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *x, size_t n);
 void reduce61(uint64_t *out, const int64_t *x, size_t n);
+
+/* For the whole process: memory that is freed is kept for the next chunk, instead of being handed back and cleared by the
+ * system each time. Up to 256 MB; with glibc. */
+void keep_freed_memory(void);

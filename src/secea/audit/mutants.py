@@ -205,8 +205,11 @@ def _not_lifted(packing: Packing, psi: Any, entropy: Any = None) -> Any:
 
 
 def _answers_for_syndromes(masker: _Drowner, chunk: int, answers: Any, rows: int) -> Sequence[Any]:
-    surplus = sorted(answers)[masker._form.code.need :]
-    return [_mask(masker, chunk, answers, rows)[0], *(answers[v] for v in surplus)]
+    form, K, surplus = masker._form, masker._form.code.K, sorted(answers)[masker._form.code.need :]
+    found = form.ring.view(_mask(masker, chunk, answers, rows)[0], K + len(surplus), rows, form.block_length).copy()
+    for i, v in enumerate(surplus):
+        found[:, K + i] = form.ring.view(answers[v], rows, form.block_length)
+    return [form.ring.to_bytes(found)]
 
 
 _mask = _Drowner.mask

@@ -220,9 +220,11 @@ def read_integers(run: Recorded, tables: Tables) -> Residues:
     client, seen = run.clients[0], []
     join = Ring.join
 
-    def kept(ring: Ring, x: Residues, scale: float) -> NDArray[np.float64]:
-        seen.append(x.transpose(0, 2, 1, 3).reshape(ring.size, x.shape[2], -1))
-        return join(ring, x, scale)
+    def kept(ring: Ring, x: Residues, scale: float, less: int) -> NDArray[np.float64]:
+        middle = np.broadcast_to(ring.constant(less).reshape(-1, 1, 1, 1), x.shape)
+        centred = ring.subtract(np.ascontiguousarray(x), np.ascontiguousarray(middle))
+        seen.append(centred.transpose(0, 2, 1, 3).reshape(ring.size, x.shape[2], -1))
+        return join(ring, x, scale, less)
 
     def watch(hop: Hop) -> Iterable[Hop]:
         if hop.receiver == 0 and hop.header.kind is Kind.MEAN:

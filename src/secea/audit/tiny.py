@@ -25,7 +25,7 @@ from secea.keys import Identity
 from secea.messages import DIGEST_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 from secea.params import Params
 from secea.server import Server
-from secea.sharing import expand_rows, seeded_clients, share_from_seed
+from secea.sharing import blocks, expand_rows, seeded_clients, share_from_seed
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Tiny:
         padded = (
             np.pad(own, ((0, 0), (0, width - params.dim))) if self.scheme.form.weighted else expand_rows(own, params)
         )
-        client.values, client.round, client.means = self.ring.reduce(padded), number, None
+        client.values, client.round, client.means = blocks(self.ring.reduce(padded), params.K), number, None
         client._send(Phase.SHARE, Kind.SHARE)
 
     def shared(self, contributors: Sequence[int], number: int = 1) -> Tiny:

@@ -183,12 +183,10 @@ class _Drowner:
         """X_k + s*_k + eta for each block, interpolated under the pads from `need` answers; syndromes (step 5)."""
         form, code, ring = self._form, self._form.code, self._form.ring
         clients = sorted(answers)
-        values = [ring.from_bytes(answers[v], rows, form.block_length) for v in clients]
-        blocks = code.decode(clients, values, degree=code.need - 1)
-        parts: list[Buffer] = [ring.to_bytes(ring.add_into(blocks, self._noise(chunk, *blocks.shape[1:])))]
-        if len(clients) > code.need:
-            parts.append(ring.to_bytes(correction.syndromes(code, clients, values)))
-        return parts
+        values = [ring.view(answers[v], rows, form.block_length) for v in clients]  # each was checked when it came
+        found = correction.interpolate(code, clients, values)
+        ring.add_into(found[:, : code.K], self._noise(chunk, code.K, rows, form.block_length))
+        return [ring.to_bytes(found)]
 
     def _noise(self, chunk: int, *shape: int) -> Residues:
         """Uniform integers of noise_bits bits, as residues: words of 32 bits, weighted by powers of 2^32."""
@@ -206,7 +204,6 @@ class _Unpadder:
         self._form, self._pads = form, pads
         params = form.params
         self._scale = math.ldexp(1.0, -form.f) / params.C
-        self._middle = form.ring.constant((1 << form.noise_bits) // 2)
 
     def read(
         self, chunk: int, answering: Sequence[int], body: memoryview, rows: int
@@ -214,15 +211,9 @@ class _Unpadder:
         """Subtract the pads' part, join the primes, take off the noise's mean, divide by C * 2^f (step 6)."""
         form, code, ring = self._form, self._form.code, self._form.ring
         K, L, clients = code.K, form.block_length, sorted(answering)
-        end = K * rows * form.answer_row_bytes
-        blocks = ring.from_bytes(body[:end], K, rows, L).copy()
-        found = ring.from_bytes(body[end:], len(clients) - code.need, rows, L)
+        found = ring.from_bytes(body, K + len(clients) - code.need, rows, L)
         pads = [self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients]
-        ring.subtract_into(blocks, code.decode(clients, pads, degree=code.need - 1))
-        wrong: tuple[int, ...] = ()
-        if len(clients) > code.need:
-            errors = ring.subtract(found, correction.syndromes(code, clients, pads))
-            blocks, wrong = correction.correct(code, clients, blocks, errors)
-        middle = np.broadcast_to(self._middle.reshape(-1, 1, 1, 1), blocks.shape)
-        ring.subtract_into(blocks, np.ascontiguousarray(middle))
-        return ring.join(blocks, self._scale).transpose(1, 0, 2).reshape(rows, K * L), wrong
+        plain = ring.subtract(found, correction.interpolate(code, clients, pads))
+        blocks, wrong = correction.correct(code, clients, plain[:, :K], plain[:, K:])
+        joined = ring.join(blocks, self._scale, less=(1 << form.noise_bits) // 2)
+        return joined.transpose(1, 0, 2).reshape(rows, K * L), wrong

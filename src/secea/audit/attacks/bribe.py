@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from secea import fixedpoint
 from secea.audit.recorded import Recorded, Tables, random_tables
-from secea.field import Residues
+from secea.field import Residues, Ring
 from secea.lagrange import Code
 from secea.messages import Kind
 from secea.params import Params
@@ -170,7 +170,7 @@ def embeddings_stay_free(params: Params, bribed: int = 1) -> bool:
     Suppose the worst: they know all shares of the sum of two other clients' polynomials, and the bribed clients' shares
     of each. One client's blocks are hidden if all of them are linearly independent of that.
     """
-    code, width = Code(params, Reciprocal(params, 3).ring.at(0)), params.K + params.T
+    code, width = Code(params, Ring(Reciprocal(params, 3).ring.primes[:1])), params.K + params.T
     shares = code.matrix(params.beta, code.alpha)[0].astype(object)
     nothing = np.zeros(width, object)
     known = [np.concatenate([row, row]) for row in shares]

@@ -1,0 +1,339 @@
+"""Draws the pictures of the documentation: `python docs/pictures/draw.py`. Plain SVG, in light and dark, no script."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).parent
+STYLE = """
+:root { color-scheme: light dark }
+.card { fill: #fbfaf7; stroke: #d9d5cb }
+.box { fill: #ffffff; stroke: #8a8578 }
+.own { fill: #d8efe9; stroke: #1b7f6b }
+.noise { fill: #f6e3da; stroke: #b5552b }
+.server { fill: #e6e4f4; stroke: #5d55a6 }
+.note { fill: #f1efe8; stroke: none }
+.line { stroke: #4a4740; fill: none }
+.thin { stroke: #b9b4a7; fill: none }
+.head { fill: #4a4740 }
+text { font: 14px system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; fill: #23211d }
+.small { font-size: 12px }
+.faint { fill: #6d685c }
+.strong { font-weight: 600 }
+.mono { font-family: ui-monospace, "Liberation Mono", monospace; font-size: 12px }
+@media (prefers-color-scheme: dark) {
+  .card { fill: #1f2226; stroke: #3a3e45 }
+  .box { fill: #2a2e34; stroke: #8d929b }
+  .own { fill: #17443b; stroke: #56b8a2 }
+  .noise { fill: #4b2c1e; stroke: #dc8a63 }
+  .server { fill: #322f55; stroke: #9f98e6 }
+  .note { fill: #292d33 }
+  .line { stroke: #c3c7ce }
+  .thin { stroke: #555a63 }
+  .head { fill: #c3c7ce }
+  text { fill: #e8e9eb }
+  .faint { fill: #a4a9b2 }
+}
+"""
+
+
+class Picture:
+    """A drawing that is written when it is done."""
+
+    def __init__(self, name: str, title: str, width: int, height: int) -> None:
+        self.name, self.title, self.width, self.height = name, title, width, height
+        self.parts: list[str] = []
+
+    def text(self, x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> None:
+        """One line or several, the first one at y."""
+        for i, line in enumerate(words.split("\n")):
+            self.parts.append(
+                f'<text x="{x:g}" y="{y + 17 * i:g}" class="{kind}" text-anchor="{anchor}">{escape(line)}</text>'
+            )
+
+    def box(self, x: float, y: float, w: float, h: float, words: str = "", kind: str = "box", text: str = "") -> None:
+        """A box with words in its middle."""
+        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="6" class="{kind}"/>')
+        if words:
+            self.text(x + w / 2, y + h / 2 + 5 - 8.5 * words.count("\n"), words, text)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str = "line") -> None:
+        """A line."""
+        self.parts.append(f'<path d="M{x1:g} {y1:g}L{x2:g} {y2:g}" class="{kind}"/>')
+
+    def arrow(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """A line with a head at its end."""
+        self.parts.append(f'<path d="M{x1:g} {y1:g}L{x2:g} {y2:g}" class="line" marker-end="url(#head)"/>')
+
+    def write(self) -> None:
+        """The file."""
+        size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
+        marker = '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        head = f'<defs>{marker}<path d="M0 0L8 4L0 8z" class="head"/></marker></defs>'
+        card = f'<rect x="0.5" y="0.5" width="{self.width - 1}" height="{self.height - 1}" rx="10" class="card"/>'
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(self.title)}">',
+            f"<title>{escape(self.title)}</title>", f"<style>{STYLE}</style>", head, card, *self.parts, "</svg>",
+        ]  # fmt: skip
+        (HERE / f"{self.name}.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+Step = tuple[str, str, str] | tuple[str, str]
+"""(from, to, what is sent); (lane, what it does); ("", a heading)."""
+
+
+def sequence(name: str, title: str, lanes: list[str], steps: list[Step], gap: int = 250) -> None:
+    """Who sends what to whom, from top to bottom."""
+    left, height = 120, 74
+    heights = []
+    for step in steps:
+        heights.append(height)
+        height += 34 + 17 * step[-1].count("\n") + (12 if step[0] == "" else 0)
+    width = left * 2 + gap * (len(lanes) - 1)
+    picture = Picture(name, title, width, height + 10)
+    at = {lane: left + gap * i for i, lane in enumerate(lanes)}
+    for lane, x in at.items():
+        picture.line(x, 52, x, height, "thin")
+        kind = "server" if "erver" in lane else "own" if lane == lanes[0] else "box"
+        picture.box(x - 95, 16, 190, 34, lane, kind, "strong")
+    for step, y in zip(steps, heights, strict=True):
+        lines = step[-1].count("\n") + 1
+        if step[0] == "":
+            picture.box(12, y + 2, width - 24, 26, "", "note")
+            picture.text(24, y + 20, step[-1], "strong small", "start")
+        elif len(step) == 3:
+            picture.text((at[step[0]] + at[step[1]]) / 2, y + 12, step[-1], "small")
+            end, sign = y + 17 * lines + 2, 1 if at[step[1]] > at[step[0]] else -1
+            picture.arrow(at[step[0]] + 2 * sign, end, at[step[1]] - 3 * sign, end)
+        else:
+            wide = max(len(line) for line in step[-1].split("\n")) * 6.3 + 20
+            x = min(max(at[step[0]] - wide / 2, 8), width - wide - 8)
+            picture.box(x, y - 2, wide, 10 + 17 * lines, step[-1], "note", "small faint")
+    picture.write()
+
+
+def idea() -> None:
+    """Three tables, one server, means."""
+    picture = Picture(
+        "idea", "Three organisations, one server: tables go in masked, means of own entities come out", 840, 366
+    )
+    means = {"aspirin": "1.0  2.0", "codeine": "0.5  3.0", "ibuprofen": "2.0 -1.0", "warfarin": "-3.0  0.2"}
+    owners = [
+        ("hospital A", {"aspirin": "0.5  1.0", "ibuprofen": "2.0 -1.0"}),
+        ("hospital B", {"aspirin": "1.5  3.0", "codeine": "0.0  4.0"}),
+        ("hospital C", {"codeine": "1.0  2.0", "warfarin": "-3.0  0.2"}),
+    ]
+    picture.text(130, 28, "what each one has", "small faint")
+    picture.text(420, 28, "what the server sees", "small faint")
+    picture.text(710, 28, "what each one gets", "small faint")
+    picture.box(305, 46, 230, 276, "", "server")
+    picture.text(420, 70, "server", "strong")
+    for i, (owner, have) in enumerate(owners):
+        y = 46 + 97 * i
+        for x, rows in ((30, have), (610, {entity: means[entity] for entity in have})):
+            picture.box(x, y, 200, 82, "", "own")
+            picture.text(x + 100, y + 21, owner, "strong small")
+            for j, (entity, values) in enumerate(rows.items()):
+                picture.text(x + 14, y + 44 + 22 * j, entity, "small", "start")
+                picture.text(x + 186, y + 44 + 22 * j, values, "mono", "end")
+        picture.arrow(232, y + 41, 302, y + 41)
+        picture.arrow(537, y + 41, 607, y + 41)
+    for i, line in enumerate(
+        ["9f 3c e1 07 b2 58 d4", "41 aa 06 7d 90 f3 2e", "c8 15 6b e9 34 0d a7", "72 dd 5f 81 1a c6 93"]
+    ):
+        picture.text(420, 106 + 24 * i, line, "mono faint")
+    picture.text(420, 222, "the size of the union,\nwho takes part,\nsizes and times of messages", "small")
+    picture.text(420, 296, "no name, no vector, no count", "small strong")
+    picture.text(420, 350, "aspirin: the mean of A and B. Nobody learns who else has it, nor how many.", "small faint")
+    picture.write()
+
+
+def logo() -> None:
+    """Two sets that overlap."""
+    rings = "".join(f'<circle cx="{x}" cy="12" r="7" fill="none" stroke="#fff" stroke-width="2.4"/>' for x in (9, 15))
+    back = '<rect width="24" height="24" rx="5" fill="#1b7f6b"/>'
+    text = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">{back}{rings}</svg>\n'
+    (HERE / "logo.svg").write_text(text, encoding="utf-8")
+
+
+def shares() -> None:
+    """From a row of numbers to what one client gets of it."""
+    picture = Picture(
+        "shares", "A row of numbers becomes blocks, then a polynomial, then one share for each client", 840, 500
+    )
+
+    def step(y: int, number: int, words: str) -> None:
+        picture.box(24, y - 20, 28, 28, str(number), "server", "strong")
+        picture.text(64, y, words, "strong", "start")
+
+    step(40, 1, "A row of d numbers is cut into K blocks of L, as integers modulo P primes")
+    for k in range(3):
+        picture.box(64 + 150 * k, 58, 146, 34, f"block {k + 1}", "own", "small")
+    picture.text(530, 80, "here K = 3; zeros fill the last block", "small faint", "start")
+    step(140, 2, "A polynomial of degree K+T-1 goes through the blocks and T random values")
+    for k in range(5):
+        words, kind = (f"at {k + 1}\nblock {k + 1}", "own") if k < 3 else (f"at {k + 1}\nnoise", "noise")
+        picture.box(64 + 90 * k, 158, 82, 40, words, kind, "small")
+    picture.text(530, 175, "beta = 1, ..., K+T; here T = 2.", "small faint", "start")
+    picture.text(530, 192, "One for each coordinate of a block", "small faint", "start")
+    step(246, 3, "Client v gets its value at a point of its own: a share")
+    for place, v in enumerate((0, 1, 2, 3, 4, 5, 9)):
+        x = 64 + 90 * place + 30 * (v == 9)
+        picture.box(x, 264, 82, 40, f"at {6 + v}\nclient {v}", "box", "small")
+    picture.text(619, 289, "...", "strong")
+    picture.text(
+        64, 328, "alpha = K+T+1, ... Any T shares are random numbers, whatever was shared;", "small faint", "start"
+    )
+    picture.text(64, 345, "so T of them travel as a 32-byte seed.", "small faint", "start")
+    step(392, 4, "Each client adds the shares of all contributors, and multiplies with its share of a query")
+    picture.box(64, 410, 190, 40, "sum of shares\ndegree K+T-1", "box", "small")
+    picture.text(272, 435, "×", "strong")
+    picture.box(290, 410, 210, 40, "share of a weighted query\ndegree K+T-1", "box", "small")
+    picture.text(518, 435, "=", "strong")
+    picture.box(
+        536, 410, 270, 40, "share of C × the mean that was asked\nfor, under a pad; degree 2(K+T-1)", "own", "small"
+    )
+    picture.text(
+        64,
+        476,
+        "need = 2(K+T)-1 answers determine it: 9 here. The others are checks, or may be lost.",
+        "small faint",
+        "start",
+    )
+    picture.write()
+
+
+def header() -> None:
+    """The 64 bytes that every message begins with."""
+    picture = Picture("header", "The 64-byte header of every message", 840, 218)
+    picture.text(
+        24,
+        30,
+        "64 bytes before every message, in the clear and authenticated; all but the chunk's number make the key",
+        "small",
+        "start",
+    )
+    rows = [
+        [("version", 1), ("kind", 1), ("sender", 2), ("receiver", 2), ("attempt", 2), ("epoch", 4), ("weights", 4)],
+        [("round", 4), ("sequence", 4), ("chunk", 4), ("chunks", 4)],
+        [("context: what the parties agree on so far", 16)],
+        [("salt: new in every stage", 16)],
+    ]
+    for i, row in enumerate(rows):
+        x, y = 76.0, 48 + 40 * i
+        picture.text(64, y + 22, str(16 * i), "mono faint", "end")
+        for words, size in row:
+            w = size * 46.0
+            kind = "own" if words.startswith(("context", "salt")) else "noise" if words == "chunk" else "box"
+            short = {"version": "ver."}.get(words, words)
+            picture.box(x, y, w - 4, 34, short, kind, "small")
+            x += w
+    picture.write()
+
+
+def modules() -> None:
+    """Which module may import which: those above know nothing of those below."""
+    picture = Picture("modules", "The modules of secea, in layers; imports point upward", 840, 560)
+    layers = [
+        ("what everything stands on", "box", ["errors", "params", "messages", "snapshot", "_kernels (C)"]),
+        ("arithmetic", "box", ["field", "randomness", "lagrange", "correction", "fixedpoint", "paillier"]),
+        ("one step of the protocol each", "own", ["table, grid", "keys", "union", "buckets", "sharing"]),
+        ("forms of retrieval", "own", ["retrieval/paillier  (7a)", "retrieval/reciprocal  (7b)"]),
+        ("what all parties know", "own", ["session", "plan"]),
+        ("state machines, no input or output", "server", ["endpoint", "client", "server"]),
+        ("engines: sockets, clocks, files", "noise", ["driver, port", "host, store", "local", "nvflare", "flower"]),
+        ("for people", "noise", ["adapters/", "learn/", "report/", "audit/", "bench/", "cli, demo/"]),
+    ]
+    for i, (what, kind, names) in enumerate(layers):
+        y = 24 + 66 * i
+        picture.text(24, y + 26, what, "small faint", "start")
+        w = 560 / len(names)
+        for j, name in enumerate(names):
+            picture.box(256 + w * j, y, w - 8, 42, name, kind, "small")
+        if i:
+            picture.arrow(532, y - 2, 532, y - 21)
+    picture.text(
+        24,
+        548,
+        "oracle.py stands beside all of this: the paper literally, in plain integers, for tests to compare with",
+        "small faint",
+        "start",
+    )
+    picture.write()
+
+
+def one_round() -> None:
+    """One round, and where it is protected."""
+    sequence(
+        "round", "One round: who sends what to whom", ["client n", "server", "every other client"],
+        [
+            ("", "first exchange: share"),
+            ("client n", "train; put the rows in the order of the union;\nfill the bits below their own grid"),
+            ("client n", "server", "share of all rows, sealed for each client"),
+            ("server", "opens nothing: notes who contributes"),
+            ("server", "every other client", "the contributors; the shares of all of them"),
+            ("", "second exchange: answer"),
+            ("every other client", "add the shares of all contributors;\nanswer every query of client n; add the pad"),
+            ("every other client", "server", "answers under pads that only\nthe two clients know"),
+            ("server", "interpolates under the pads from enough answers;\nadds noise that hides the number of owners"),
+            ("server", "client n", "one row per query: mean + pads + noise"),
+            ("client n", "take the pads off; divide;\nthe mean of each own entity"),
+        ],
+        270,
+    )  # fmt: skip
+
+
+def setup() -> None:
+    """Before the first round."""
+    sequence(
+        "setup", "Set-up: who sends what to whom", ["client n", "server", "every other client"],
+        [
+            ("", "once per epoch: who is there, and which entities there are"),
+            ("client n", "server", "hello: a key, signed by the identity in the roster"),
+            ("server", "client n", "hellos of all: each is checked against the roster"),
+            ("client n", "server", "part of the clients' secret, sealed for each"),
+            ("server", "client n", "parts of the others (the server cannot open them)"),
+            ("client n", "server", "table: hashed names times random weights, masked"),
+            ("server", "the masks cancel in the sum:\nthe union of hashed names, not who has them"),
+            ("server", "client n", "tags: the union, sorted"),
+            ("client n", "server", "queries and indicators: what I want and have,\nas shares, sealed for each client"),
+            ("server", "every other client", "the queries and indicators"),
+            ("", "once per set of contributors: weights (the default form)"),
+            ("every other client", "server", "openings: random number times count"),
+            ("server", "inverts random numbers;\nshares the inverses"),
+            ("server", "every other client", "shares of the reciprocals"),
+            ("every other client", "server", "re-sharing: queries weighted by 1/count, sealed"),
+            ("server", "client n", "the re-sharing: everyone adds it up"),
+        ],
+        340,
+    )  # fmt: skip
+
+
+def engine() -> None:
+    """A round as an engine carries it."""
+    sequence(
+        "engine", "One round on an engine",
+        ["your two functions", "Host (a client's site)", "the engine", "Driver (server's side)"],
+        [
+            ("Driver (server's side)", "the engine", "order: means, begin round r"),
+            ("the engine", "Host (a client's site)", "order"),
+            ("Host (a client's site)", "your two functions", "train(means, r)"),
+            ("your two functions", "Host (a client's site)", "table"),
+            ("Host (a client's site)", "save, encrypted;\nonly then send"),
+            ("Host (a client's site)", "the engine", "reply: shares, sealed"),
+            ("the engine", "Driver (server's side)", "reply, or who did not\nreply in time"),
+            ("Driver (server's side)", "close the stage, save,\nannounce contributors"),
+            ("Driver (server's side)", "the engine", "order: shares of all"),
+            ("the engine", "Host (a client's site)", "order"),
+            ("Host (a client's site)", "the engine", "reply: answers"),
+            ("the engine", "Driver (server's side)", "reply"),
+            ("Driver (server's side)", "interpolate under\nthe pads, add noise"),
+        ],
+        220,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    for draw in (logo, idea, one_round, setup, shares, header, engine, modules):
+        draw()
