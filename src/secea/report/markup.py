@@ -18,7 +18,7 @@ class Markup(str):
     __slots__ = ()
 
 
-Content: TypeAlias = "str | int | Iterable[Content] | None"
+Content: TypeAlias = "str | float | Iterable[Content] | None"
 """What stands in an element; None is nothing."""
 
 
@@ -28,7 +28,7 @@ def text(content: Content) -> Markup:
         return Markup("")
     if isinstance(content, Markup):
         return content
-    if isinstance(content, str | int):
+    if isinstance(content, str | int | float):
         readable = _CONTROL.sub("\ufffd", str(content)).encode(errors="replace").decode()
         return Markup(html.escape(readable))
     return Markup("".join(text(each) for each in content))
