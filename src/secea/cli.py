@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 import secea
+from secea.bench.command import bench
 from secea.errors import SecEAError
 from secea.learn.command import train
 
@@ -195,6 +196,7 @@ def roster(
 
 
 main.add_command(train)
+main.add_command(bench)
 
 
 if __name__ == "__main__":
