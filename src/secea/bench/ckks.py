@@ -1,4 +1,4 @@
-"""TenSEAL's CKKS: the clients share a key, the server adds ciphertexts of the dense vector, each client decrypts the sum.
+"""TenSEAL's CKKS: clients share a key, the server adds ciphertexts of the dense vector, each client decrypts the sum.
 
 Ring dimension 4096 and 109 bits of modulus are 128-bit security by the homomorphic encryption standard's tables. One
 prime of 54 bits is all that sums need; a scale of 2^38 leaves sums below 2^15 and errors near 10^-7.
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import tenseal
 from numpy.typing import NDArray
 
 DEGREE: Final = 4096
@@ -21,8 +20,10 @@ class Ckks:
     """All parties of a federation that adds under CKKS."""
 
     def __init__(self) -> None:
+        import tenseal
+
         scheme = tenseal.SCHEME_TYPE.CKKS
-        self._keys = tenseal.context(scheme, poly_modulus_degree=DEGREE, coeff_mod_bit_sizes=[54, 55])
+        self._tenseal, self._keys = tenseal, tenseal.context(scheme, DEGREE, coeff_mod_bit_sizes=[54, 55])
         self._keys.global_scale = 2**38
         self.bytes = 0
         """Of the last sum, from and to the server."""
@@ -42,9 +43,9 @@ class Ckks:
 
     def _encrypted(self, vector: NDArray[np.float64]) -> list[bytes]:
         parts = [vector[at : at + SLOTS] for at in range(0, vector.size, SLOTS)]
-        sent: list[bytes] = [tenseal.ckks_vector(self._keys, part).serialize() for part in parts]
+        sent: list[bytes] = [self._tenseal.ckks_vector(self._keys, part).serialize() for part in parts]
         self.bytes += sum(map(len, sent))
         return sent
 
     def _read(self, data: bytes) -> Any:
-        return tenseal.ckks_vector_from(self._keys, data)
+        return self._tenseal.ckks_vector_from(self._keys, data)

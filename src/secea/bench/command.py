@@ -25,6 +25,8 @@ SECTIONS: Final = {
 """Each section, and the module whose function of that name measures it."""
 SHORT: Final = ("round", "peers", "paper", "kernels", "growth")
 ACCEPTED: Final = "bench/accepted.json"
+WIDTH: Final = 160
+"""Of tables that go into a file."""
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -32,7 +34,9 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)), metavar="[SECTION]...")
 @click.option("--quick", is_flag=True, help="Small sizes: under a minute.")
 @click.option("--large", "million", is_flag=True, help="A million entities too: two minutes more, and 8 GB.")
-@click.option("--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write bench.json and SVG.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write bench.json and SVG."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
 @click.option("--read", metavar="FILE", type=FILE, help="Measure nothing: take the run from this bench.json.")
 @click.option(
@@ -74,10 +78,16 @@ def bench(
     from secea.bench.figures import Run
 
     console = Console(quiet=as_json)
+    if not console.is_terminal:
+        console = Console(quiet=as_json, width=WIDTH)
     accepted = Run.from_json(_load(compare)) if compare else None  # a wrong name is told before an hour of work
     if read:
         run = Run.from_json(_load(read))
-        run = Run(run.machine, run.quick, {name: part for name, part in run.sections.items() if name in (sections or SECTIONS)})
+        run = Run(
+            run.machine,
+            run.quick,
+            {name: part for name, part in run.sections.items() if name in (sections or SECTIONS)},
+        )
         if not (compare or page or out):
             for name, section in run.sections.items():
                 show.print_section(console, name, section)
@@ -114,7 +124,9 @@ def measured(chosen: Sequence[str], quick: bool, console: Any) -> Any:
         for name in chosen:
             task, started = progress.add_task(name), time.perf_counter()
             measure = getattr(importlib.import_module(SECTIONS[name]), name)
-            section = measure(scale, lambda step, task=task, name=name: progress.update(task, description=f"{name}: {step}"))
+            section = measure(
+                scale, lambda step, task=task, name=name: progress.update(task, description=f"{name}: {step}")
+            )
             run.sections[name] = section
             progress.remove_task(task)
             show.print_section(console, name, section)

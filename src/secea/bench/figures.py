@@ -32,38 +32,31 @@ class Figure:
         return Figure(statistics.median(numbers), min(numbers), max(numbers), unit, len(numbers))
 
     def __str__(self) -> str:
-        shown = show(self.median, self.unit)
-        if self.count == 1 or show(self.low, self.unit) == show(self.high, self.unit):
-            return shown
-        return f"{shown} ({show(self.low, self.unit)} to {show(self.high, self.unit)})"
+        scale, name = _scale(self.median, self.unit)
+        shown, low, high = (digits(value / scale) for value in (self.median, self.low, self.high))
+        spread = f" ({low} to {high})" if low != high else ""
+        return f"{shown} {name}".rstrip() + spread
 
 
-def show(value: float, unit: str) -> str:
-    """A number as people read it: three digits, and the unit that fits."""
+def _scale(value: float, unit: str) -> tuple[float, str]:
+    """The unit that fits, and its size."""
     match unit:
         case "s":
-            scales = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "us"), (1.0, 1e-3, "ms"), (6000.0, 1.0, "s"))
-            for below, scale, name in scales:
-                if value < below:
-                    return f"{digits(value / scale)} {name}"
-            return f"{digits(value / 3600)} h" if value < 360_000 else f"{digits(value / 86400)} days"
+            small = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "us"), (1.0, 1e-3, "ms"), (6e3, 1.0, "s"), (3.6e5, 3600.0, "h"))
+            return next(((scale, name) for below, scale, name in small if value < below), (86_400.0, "days"))
         case "B":
-            for scale, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-                if value >= scale:
-                    return f"{digits(value / scale)} {name}"
-            return f"{value:.0f} B"
-        case "":
-            return digits(value)
+            large = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+            return next(((scale, name) for scale, name in large if value >= scale), (1.0, "B"))
         case _:
-            return f"{digits(value)} {unit}"
+            return 1.0, unit
 
 
 def digits(value: float) -> str:
-    """Three significant digits, or all that stand before the point."""
-    if not math.isfinite(value) or value == 0:
-        return f"{value:.0f}"
+    """Three significant digits and at most four decimals, or all that stand before the point."""
+    if not math.isfinite(value) or abs(value) < 5e-5:
+        return f"{abs(value):.0f}"
     decimals = max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))
-    return f"{value:,.{min(decimals, 6)}f}"
+    return f"{value:,.{min(decimals, 4)}f}"
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> Figure:
@@ -90,7 +83,7 @@ class Section:
 
     about: str
     grids: dict[str, Grid]
-    notes: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -136,4 +129,4 @@ def _section(part: Mapping[str, Any]) -> Section:
         )
         for name, grid in part["grids"].items()
     }
-    return Section(part["about"], grids, tuple(part["notes"]))
+    return Section(part["about"], grids, list(part["notes"]))

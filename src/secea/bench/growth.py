@@ -14,8 +14,8 @@ from secea.bench.shapes import Scale, Shape
 MEASURES: Final = ("round: CPU", "round: bytes", "set-up: CPU", "set-up: bytes", "memory")
 VARIABLES: Final = {
     "M": "entities of all clients",
-    "max_entities": "bound on a client's entities",
-    "entities": "entities that a client really has, at a fixed bound",
+    "max_entities": "bound for each client",
+    "entities": "really owned, at a fixed bound",
     "d": "length of an embedding",
     "N": "clients",
     "T": "colluding clients",
@@ -62,7 +62,8 @@ def _row(found: dict[str, Any]) -> dict[str, Figure]:
 
 def _fits(grid: Grid) -> dict[str, Figure]:
     xs = [float(row) for row in grid.rows]
-    fits = {name: Figure.of(exponent(xs, _least(grid, name)), "") for name in MEASURES}
+    known = {name: ys for name in MEASURES if min(ys := _least(grid, name)) > 0}
+    fits = {name: Figure.of(exponent(xs, ys), "") for name, ys in known.items()}
     return fits | {"round: CPU off a line": Figure.of(off_a_line(xs, _least(grid, "round: CPU")), "")}
 
 
@@ -73,8 +74,6 @@ def _least(grid: Grid, name: str) -> list[float]:
 
 def exponent(xs: Sequence[float], ys: Sequence[float]) -> float:
     """The slope of the straight line through the logarithms (least squares)."""
-    if min(ys) <= 0:
-        return float("nan")
     return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
 
 

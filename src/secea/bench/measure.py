@@ -65,9 +65,9 @@ def cpus(timings: list[Timing]) -> Figure:
     return Figure.of([each.cpu for each in timings], "s")
 
 
-def interleaved(works: Mapping[str, Callable[[], Timing]], repetitions: int, tick: Tick) -> dict[str, list[Timing]]:
+def interleaved(works: Mapping[str, Callable[[], T]], repetitions: int, tick: Tick) -> dict[str, list[T]]:
     """One repetition of each contestant after the other, so that all meet the same changes of the machine's speed."""
-    found: dict[str, list[Timing]] = {name: [] for name in works}
+    found: dict[str, list[T]] = {name: [] for name in works}
     for number in range(1, repetitions + 1):
         for name, work in works.items():
             tick(f"{name}, {number} of {repetitions}")
@@ -110,18 +110,19 @@ def memory(field: str) -> int:
 # ------------------------------------------------------------------------------------------------ a point by itself
 
 
-def point(shape: Shape, rounds: int) -> dict[str, Any]:
-    """Set-up and rounds of one federation in this process; its means are checked. See `in_child`."""
+def point(shape: Shape, rounds: int, limit: bool) -> dict[str, Any]:
+    """Set-up and rounds of one federation in this process, and the limit before and after each; means are checked."""
     tables, start = shape.tables(), memory("VmRSS")
     fed = Federation(shape.params())
     _, setup = timed(lambda: fed.setup([table.names for table in tables]))
     setup_kinds, data = by_kind(fed.traffic), formula_bytes(fed)
     each = []
     for _ in range(rounds):
-        before, hops = limit_seconds(data), len(fed.traffic)
+        before, hops = limit_seconds(data) if limit else 0.0, len(fed.traffic)
         means, timing = timed(lambda: fed.round(tables))
-        limit, kinds = (before + limit_seconds(data)) / 2, by_kind(fed.traffic[hops:])
-        each.append({**asdict(timing), "limit": limit, "bytes": sum(kinds.values()), "by kind": kinds})
+        around = (before + limit_seconds(data)) / 2 if limit else 0.0
+        kinds = by_kind(fed.traffic[hops:])
+        each.append({**asdict(timing), "limit": around, "bytes": sum(kinds.values()), "by kind": kinds})
     peak = memory("VmHWM")
     shape.check(means, fed.params.resolution)
     return {
@@ -155,9 +156,9 @@ def stages(fed: Federation, phase: str) -> dict[str, float]:
     return total
 
 
-def in_child(shape: Shape, rounds: int) -> dict[str, Any]:
+def in_child(shape: Shape, rounds: int, *, limit: bool = False) -> dict[str, Any]:
     """The point in a process of its own: nothing else is in its memory."""
-    task = json.dumps({"shape": asdict(shape), "rounds": rounds})
+    task = json.dumps({"shape": asdict(shape), "rounds": rounds, "limit": limit})
     command = [sys.executable, "-m", "secea.bench.measure", task]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
     if ran.returncode:
@@ -203,4 +204,4 @@ def _processor() -> str:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    json.dump(point(Shape(**given["shape"]), given["rounds"]), sys.stdout)
+    json.dump(point(Shape(**given.pop("shape")), **given), sys.stdout)

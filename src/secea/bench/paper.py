@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from secea import Federation, Table, oracle
 from secea.bench.figures import Figure, Grid, Section, ratios
@@ -14,31 +17,36 @@ from secea.bench.shapes import Scale, Shape
 from secea.retrieval.paillier import Paillier
 
 P = oracle.P61
+Times = tuple[Timing, Timing]
+"""Offline and online."""
 LITERAL, LITERAL_ALL = "the paper literally (phe), online", "the paper literally (phe), with offline"
 ONLINE, ALL, RECIPROCAL = "Paillier form, online", "Paillier form, with offline", "reciprocal form"
+PACKED, PACKED_ALL = "Paillier form, packed, online", "Paillier form, packed, with offline"
 
 
 class Literal:
     """The whole protocol of the paper with one element in a ciphertext; the union is known, no pads between clients."""
 
-    def __init__(self, shape: Shape, key_bits: int) -> None:
-        from phe import paillier
+    slots = 1
+    """Elements in one ciphertext."""
 
-        self.shape, self.params = shape, shape.params(key_bits=key_bits)
+    def __init__(self, shape: Shape, key_bits: int, keypair: Callable[[int], tuple[Any, Any]]) -> None:
+        self.shape, self.params = shape, shape.params(key_bits=key_bits, insecure_small_keys=True)
         self._tables = [dict(zip(t.names, t.matrix.tolist(), strict=True)) for t in shape.tables()]
         self._names = oracle.union(self._tables)
-        self._keys = [paillier.generate_paillier_keypair(n_length=key_bits) for _ in self._tables]
+        self._keys = [keypair(key_bits) for _ in self._tables]
         self._sigma = oracle.sigma_prime(self.params, shape.own)
         self.elements = shape.clients * shape.clients * shape.own * oracle.block_length(self.params)
         """Masked elements of a round: N * sum |E_n| * L."""
         self.bytes = 2 * self.elements * key_bits // 4
         """Ciphertexts to the server and from it."""
 
-    def round(self) -> tuple[list[Table], Timing, Timing]:
-        """The means of all clients; the time offline (the server's encrypted noise), and online."""
+    def round(self) -> Times:
+        """The time offline (the server's encrypted noise) and online; the means are checked."""
         noise, offline = timed(lambda: [[self._noise(n) for _ in table] for n, table in enumerate(self._tables)])
         means, online = timed(lambda: self._online(noise))
-        return means, offline, online
+        self.shape.check(means, self.params.resolution)
+        return offline, online
 
     def _noise(self, n: int) -> list[list[Any]]:
         """Server: psi and p*R, encrypted, for one query of client n (eq. 12)."""
@@ -54,7 +62,7 @@ class Literal:
         results = []
         for n, table in enumerate(self._tables):
             rows = [self._mean(e, n, y, masks) for e, masks in zip(table, noise[n], strict=True)]
-            results.append(Table(list(table), rows))
+            results.append(Table(list(table), np.array(rows)))
         return results
 
     def _mean(self, e: Any, n: int, y: Sequence[Sequence[oracle.Vector]], noise: list[list[Any]]) -> list[float]:
@@ -77,11 +85,12 @@ class Ours:
     def __init__(self, shape: Shape, key_bits: int, retrieval: str) -> None:
         self.shape, self.tables = shape, shape.tables()
         queries = "full" if retrieval == "paillier" else "buckets"
-        self.fed = Federation(shape.params(key_bits=key_bits), retrieval=retrieval, queries=queries)
+        params = shape.params(key_bits=key_bits, insecure_small_keys=True)
+        self.fed = Federation(params, retrieval=retrieval, queries=queries)
         self.fed.setup([table.names for table in self.tables])
         self.round()
 
-    def round(self) -> tuple[Timing, Timing]:
+    def round(self) -> Times:
         """The time offline and online; the means are checked."""
         _, offline = timed(self.fed.prepare)
         hops = len(self.fed.traffic)
@@ -93,114 +102,115 @@ class Ours:
     @property
     def elements(self) -> int:
         """Masked elements of a round in the Paillier form."""
+        return self.shape.clients**2 * self.fed.session.query_count * self.fed.session.form.block_length
+
+    @property
+    def slots(self) -> int:
+        """Elements in one ciphertext."""
         form = self.fed.session.form
         assert isinstance(form, Paillier)
-        return self.shape.clients**2 * self.fed.session.query_count * form.block_length
+        return form.packing.slots
+
+
+def phe_keypair(bits: int) -> tuple[Any, Any]:
+    """A public and a private key of `phe`."""
+    from phe import paillier
+
+    keys: tuple[Any, Any] = paillier.generate_paillier_keypair(n_length=bits)
+    return keys
 
 
 def paper(scale: Scale, tick: Tick) -> Section:
     """The literal protocol and our forms on one small federation; per element; and what that is at full size."""
-    bits, notes, offline = scale.key_bits, [], {}
-    ours = {name: Ours(scale.literal, bits, name) for name in ("paillier", "reciprocal")}
-    packed = Ours(scale.packed, bits, "paillier")
-    literal = Literal(scale.literal, bits) if find_spec("phe") else None
-    offline = {key: list[Timing]() for key in (LITERAL, ONLINE, "packed")}
-
-    def work(key: str, form: Ours) -> Timing:
-        before, online = form.round()
-        if key in offline:
-            offline[key].append(before)
-        return online
-
-    def literally() -> Timing:
-        assert literal is not None
-        means, before, online = literal.round()
-        scale.literal.check(means, literal.params.resolution)
-        offline[LITERAL].append(before)
-        return online
-
-    works = {
-        ONLINE: lambda: work(ONLINE, ours["paillier"]),
-        RECIPROCAL: lambda: work(RECIPROCAL, ours["reciprocal"]),
-        "packed": lambda: work("packed", packed),
-    }
-    if literal is None:
-        notes.append("phe is not installed, so the paper's form is missing: pip install 'secea[bench]'")
+    bits = scale.key_bits
+    forms: dict[str, Literal | Ours] = {name: Ours(scale.literal, bits, name) for name in ("paillier", "reciprocal")}
+    forms["packed"] = Ours(scale.packed, bits, "paillier")
+    notes = []
+    if find_spec("phe"):
+        forms["literal"] = Literal(scale.literal, bits, phe_keypair)
     else:
-        works = {LITERAL: literally, **works}
-    found = interleaved(works, scale.paper_repetitions, tick)
-    for name, total in ((LITERAL, LITERAL_ALL), (ONLINE, ALL), ("packed", "packed, all")):
-        if name in found:
-            found[total] = [a + b for a, b in zip(found[name], offline[name], strict=True)]
-
-    sizes = {ONLINE: ours["paillier"].bytes, ALL: ours["paillier"].bytes, RECIPROCAL: ours["reciprocal"].bytes}
-    if literal is not None:
-        sizes |= {LITERAL: literal.bytes, LITERAL_ALL: literal.bytes}
-    order = [name for name in (LITERAL, LITERAL_ALL, ONLINE, ALL, RECIPROCAL) if name in found]
-    whole = {name: _row(found[name], found[RECIPROCAL], sizes[name]) for name in order}
+        notes.append("phe is not installed, so the paper's form is missing: pip install 'secea[bench]'")
+    found = interleaved({name: form.round for name, form in forms.items()}, scale.paper_repetitions, tick)
+    costs = {
+        row: Costs(forms[name], [b if online else a + b for a, b in found[name]])
+        for row, name, online in ROWS
+        if name in forms
+    }
     tick(f"{scale.round}: a round to compare with")
     grids = {
-        "forms": Grid(f"The same means in each form: {scale.literal}, {bits}-bit keys", whole),
-        "element": Grid(f"One masked element: Paillier form at {scale.packed}", _per_element(found, literal, packed)),
-        "scale": Grid(f"At {scale.round}: elements of the formula times the cost of one", _scaled(scale, found, literal, packed)),
+        "forms": Grid(f"The same means in each form: {scale.literal}, {bits}-bit keys", _whole(costs)),
+        "element": Grid(f"One masked element; the Paillier form at {scale.packed}", _per_element(costs)),
+        "scale": Grid(f"At {scale.round}: elements by the formula, times the cost of one", _scaled(scale, costs)),
     }
-    return Section(f"Paillier keys of {bits} bits", grids, tuple(notes))
+    return Section(f"Paillier keys of {bits} bits", grids, notes)
 
 
-def _row(timings: list[Timing], best: list[Timing], size: int) -> dict[str, Figure]:
-    over = ratios([each.cpu for each in timings], [each.cpu for each in best])
-    row = {"wall": walls(timings), "CPU": cpus(timings), "bytes, all hops": Figure.of(size, "B")}
-    return row | {"CPU / reciprocal": over}
+@dataclass(frozen=True)
+class Costs:
+    """What a form took, repetition by repetition."""
+
+    form: Literal | Ours
+    timings: list[Timing]
+
+    @property
+    def cpu(self) -> list[float]:
+        """CPU seconds."""
+        return [each.cpu for each in self.timings]
+
+    @property
+    def each(self) -> list[float]:
+        """CPU seconds of one masked element."""
+        return [each / self.form.elements for each in self.cpu]
 
 
-Found = dict[str, list[Timing]]
+ROWS: Final = (
+    (LITERAL, "literal", True),
+    (LITERAL_ALL, "literal", False),
+    (ONLINE, "paillier", True),
+    (ALL, "paillier", False),
+    (RECIPROCAL, "reciprocal", True),
+    (PACKED, "packed", True),
+    (PACKED_ALL, "packed", False),
+)
+"""Rows of the tables: the form, and whether it is without its offline part."""
+PEERS: Final = {PACKED: LITERAL, PACKED_ALL: LITERAL_ALL}
 
 
-def _per_element(found: Found, literal: Literal | None, packed: Ours) -> dict[str, dict[str, Figure]]:
-    rows: dict[str, dict[str, Figure]] = {}
-    costs = [(ONLINE, "packed", packed.elements, LITERAL), (ALL, "packed, all", packed.elements, LITERAL_ALL)]
-    if literal is not None:
-        costs = [(name, name, literal.elements, name) for name in (LITERAL, LITERAL_ALL)] + costs
-    for row, name, elements, peer in costs:
-        each = [timing.cpu / elements for timing in found[name]]
-        rows[row] = {"CPU": Figure.of(each, "s")}
-        if literal is not None and peer != name:
-            theirs = [timing.cpu / literal.elements for timing in found[peer]]
-            rows[row]["phe / ours"] = ratios(theirs, each)
-        if peer != name:
-            rows[row]["cores busy"] = Figure.of([timing.cpu / timing.wall for timing in found[name]], "")
-    return rows
-
-
-def _scaled(scale: Scale, found: Found, literal: Literal | None, packed: Ours) -> dict[str, dict[str, Figure]]:
-    """By section 9: N * sum |E_n| * L ciphertexts to the server, and as many back."""
-    shape, bits = scale.round, scale.key_bits
-    blocks = math.ceil((shape.dim + 1) / shape.params().K)
-    elements = shape.clients * shape.clients * shape.own * blocks
-    form = packed.fed.session.form
-    assert isinstance(form, Paillier)
-    per_query = math.ceil(blocks / form.packing.slots) * bits // 4
-    rows: dict[str, dict[str, Figure]] = {}
-    if literal is not None:
-        size = 2 * elements * bits // 4
-        rows |= {name: _extrapolated(found[name], literal.elements, elements, size) for name in (LITERAL, LITERAL_ALL)}
-    size = 2 * shape.clients * shape.clients * shape.own * per_query
-    for row, name in ((ONLINE, "packed"), (ALL, "packed, all")):
-        rows[row] = _extrapolated(found[name], packed.elements, elements, size)
-    measured = in_child(shape, 1)["rounds"]
-    rows[f"{RECIPROCAL}, measured"] = {
-        "CPU": Figure.of(measured[0]["cpu"], "s"),
-        "bytes": Figure.of(measured[0]["bytes"], "B"),
-    }
-    best = rows[f"{RECIPROCAL}, measured"]["CPU"].median
-    for row in rows.values():
-        row["CPU / reciprocal"] = Figure.of([row["CPU"].low / best, row["CPU"].median / best, row["CPU"].high / best], "x")
-    return rows
-
-
-def _extrapolated(timings: list[Timing], measured: int, elements: int, size: int) -> dict[str, Figure]:
+def _whole(costs: dict[str, Costs]) -> dict[str, dict[str, Figure]]:
     return {
-        "CPU": Figure.of([each.cpu / measured * elements for each in timings], "s"),
-        "bytes": Figure.of(size, "B"),
-        "elements": Figure.of(elements, ""),
+        row: {
+            "wall": walls(cost.timings),
+            "CPU": cpus(cost.timings),
+            "bytes, all hops": Figure.of(cost.form.bytes, "B"),
+            "CPU / reciprocal": ratios(cost.cpu, costs[RECIPROCAL].cpu),
+        }
+        for row, cost in costs.items()
+        if row not in PEERS
     }
+
+
+def _per_element(costs: dict[str, Costs]) -> dict[str, dict[str, Figure]]:
+    rows = {row: {"CPU": Figure.of(costs[row].each, "s")} for row in (LITERAL, LITERAL_ALL, *PEERS) if row in costs}
+    for row, peer in PEERS.items():
+        if peer in costs:
+            rows[row]["phe / ours"] = ratios(costs[peer].each, costs[row].each)
+        rows[row]["cores busy"] = Figure.of([each.cpu / each.wall for each in costs[row].timings], "")
+    return rows
+
+
+def _scaled(scale: Scale, costs: dict[str, Costs]) -> dict[str, dict[str, Figure]]:
+    """By section 9: N * sum |E_n| * L ciphertexts to the server, and as many back."""
+    shape, ciphertext = scale.round, scale.key_bits // 4
+    queries, L = shape.clients**2 * shape.own, math.ceil((shape.dim + 1) / shape.params().K)
+    rows: dict[str, dict[str, Figure]] = {}
+    for row in (LITERAL, LITERAL_ALL, *PEERS):
+        if row in costs:
+            sent = queries * math.ceil(L / costs[row].form.slots)
+            rows[row] = {"CPU": Figure.of([each * queries * L for each in costs[row].each], "s")}
+            rows[row] |= {"bytes": Figure.of(2 * sent * ciphertext, "B"), "elements": Figure.of(queries * L, "")}
+    last = in_child(shape, 2)["rounds"][1]
+    rows[f"{RECIPROCAL}, measured"] = {"CPU": Figure.of(last["cpu"], "s"), "bytes": Figure.of(last["bytes"], "B")}
+    for cells in rows.values():
+        cpu = cells["CPU"]
+        cells["CPU / reciprocal"] = Figure.of([value / last["cpu"] for value in (cpu.low, cpu.median, cpu.high)], "x")
+    return rows

@@ -74,9 +74,7 @@ class Contest:
         from secea.bench.ckks import SLOTS, Ckks
 
         peer, slices = Ckks(), self._slices
-        vectors = [
-            np.concatenate([rows.ravel(), count]) for rows, count in dense(self.tables, self.shape.entities)
-        ]
+        vectors = [np.concatenate([rows.ravel(), count]) for rows, count in dense(self.tables, self.shape.entities)]
         parts = -(-vectors[0].size // SLOTS)
         some = max(1, parts // slices)
         heads = [vector[: some * SLOTS].astype(np.float64) for vector in vectors]
@@ -129,41 +127,24 @@ def plain(tables: Sequence[Table], entities: int) -> list[Table]:
 
 
 def peers(scale: Scale, tick: Tick) -> Section:
-    """A round of each, interleaved, over SecAgg+'s."""
+    """A round of each, interleaved, and ours over theirs."""
     contest = Contest(scale, tick)
     found = interleaved(contest.works, scale.repetitions, tick)
-    rows: dict[str, dict[str, Figure]] = {}
-    for name, timings in found.items():
-        rows[name] = {"wall": walls(timings), "CPU": cpus(timings)}
-        rows[name]["bytes, all hops"] = Figure.of(contest.bytes[name], "B")
-        for peer, short in ((SECAGG, "/ SecAgg+"), (PLAIN, "/ plain")):
-            if peer in found and peer != name:
-                rows[name][f"CPU {short}"] = _over(timings, found[peer])
-                rows[name][f"bytes {short}"] = Figure.of(contest.bytes[name] / contest.bytes[peer], "x")
-    rows["secea, set-up"] = {
-        "wall": walls([contest.setup]),
-        "CPU": cpus([contest.setup]),
-        "bytes, all hops": Figure.of(contest.setup_bytes, "B"),
-    }
-    grids = {"round": Grid("One round, all parties in one process", rows)}
-    if SECAGG in found:
-        grids["aim"] = Grid("secea over SecAgg+", _aims(contest, found))
-    return Section(str(contest.shape), grids, tuple(contest.notes))
-
-
-def _over(above: list[Timing], below: list[Timing]) -> Figure:
-    return ratios([each.cpu for each in above], [each.cpu for each in below])
-
-
-def _aims(contest: Contest, found: dict[str, list[Timing]]) -> dict[str, dict[str, Figure]]:
-    rows = {}
-    for peer in (SECAGG, LEAN):
-        rows[f"over {peer}"] = {
-            "CPU": _over(found[SECEA], found[peer]),
-            "wall": ratios([each.wall for each in found[SECEA]], [each.wall for each in found[peer]]),
-            "bytes": Figure.of(contest.bytes[SECEA] / contest.bytes[peer], "x"),
+    rows = {name: _row(timings, contest.bytes[name]) for name, timings in found.items()}
+    rows["secea, set-up"] = _row([contest.setup], contest.setup_bytes)
+    ours, over = found.pop(SECEA), {}
+    for name, theirs in found.items():
+        over[f"over {name}"] = {
+            "CPU": ratios([each.cpu for each in ours], [each.cpu for each in theirs]),
+            "wall": ratios([each.wall for each in ours], [each.wall for each in theirs]),
+            "bytes": Figure.of(contest.bytes[SECEA] / contest.bytes[name], "x"),
         }
-    return rows
+    grids = {
+        "round": Grid("One round, all parties in one process", rows),
+        "ratios": Grid("A round of secea over one of the others", over),
+    }
+    return Section(str(contest.shape), grids, contest.notes)
 
 
-
+def _row(timings: list[Timing], size: int) -> dict[str, Figure]:
+    return {"wall": walls(timings), "CPU": cpus(timings), "bytes, all hops": Figure.of(size, "B")}

@@ -6,21 +6,31 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from secea.bench.figures import Grid, Run, digits, show
+from secea.bench.figures import Figure, Grid, Run
 from secea.bench.growth import VARIABLES
 from secea.report.charts import Point, label, path
 from secea.report.markup import Markup, tag
 
 STYLE: Final = """
 svg { background: #fff; font: 12px system-ui, sans-serif; }
-text { fill: #3b4252; } .title { font-weight: 600; fill: #1b2130; } .tick { fill: #6b7385; font-size: 11px; }
-.grid { stroke: #e6e9ef; fill: none; } .base { stroke: #9aa3b5; fill: none; } .guide { stroke: #b7bfce; stroke-dasharray: 3 4; fill: none; }
-.line { fill: none; stroke-width: 2; } .cpu { stroke: #2f6fdb; } .bytes { stroke: #d9822b; } .memory { stroke: #3a9d5d; }
-.dot { stroke: none; } .dot.cpu, text.cpu { fill: #2f6fdb; stroke: none; } .dot.bytes, text.bytes { fill: #b86a1c; stroke: none; }
-.dot.memory, text.memory { fill: #2f8550; stroke: none; } .bar { fill: #2f6fdb; } .bar.other { fill: #aeb7c8; }
+text { fill: #3b4252; }
+.title { font-weight: 600; fill: #1b2130; }
+.tick { fill: #6b7385; font-size: 11px; }
+.grid { stroke: #e6e9ef; fill: none; }
+.base { stroke: #9aa3b5; fill: none; }
+.guide { stroke: #b7bfce; stroke-dasharray: 3 4; fill: none; }
+.line { fill: none; stroke-width: 2; }
+.line.cpu { stroke: #2f6fdb; }
+.line.bytes { stroke: #d9822b; }
+.line.memory { stroke: #3a9d5d; }
+.dot.cpu, text.cpu { fill: #2f6fdb; }
+.dot.bytes, text.bytes { fill: #b86a1c; }
+.dot.memory, text.memory { fill: #2f8550; }
+.bar { fill: #2f6fdb; }
+.bar.other { fill: #aeb7c8; }
 """
 LINES: Final = {"round: CPU": "cpu", "round: bytes": "bytes", "memory": "memory"}
-WIDE, HIGH, EDGE = 300.0, 230.0, 46.0
+WIDE, HIGH, EDGE = 320.0, 236.0, 46.0
 
 
 def pictures(run: Run) -> dict[str, str]:
@@ -77,26 +87,27 @@ def _panel(name: str, grid: Grid, fits: Grid) -> list[Markup]:
         points = [place(x, y) for x, y in zip(xs, ys, strict=True)]
         drawn.append(path(points, f"line {css}"))
         drawn += [tag("circle", cx=x, cy=y, r=3.0, class_=f"dot {css}") for x, y in points]
-    exponents = (f"{column.removeprefix('round: ')} {digits(fits.rows[name][column].median)}" for column in LINES)
+    known = [(column.removeprefix("round: "), fits.rows[name].get(column)) for column in LINES]
+    exponents = [f"{column} {figure.median:.2f}" for column, figure in known if figure]
     return [*drawn, label(left, HIGH - 8, f"exponents: {', '.join(exponents)}", "tick")]
 
 
 def _bars(grid: Grid, about: str) -> str:
     """CPU and bytes of each contestant, on a logarithmic scale."""
-    drawn = [label(0, 16, f"One round: {about}", "title")]
+    drawn = [label(12, 16, f"One round, logarithmic scale: {about}", "title")]
     at = 34.0
     for column in ("CPU", "bytes, all hops"):
         values = {name: cells[column] for name, cells in grid.rows.items() if column in cells}
         least = min(figure.median for figure in values.values()) / 2
         most = math.log(max(figure.median for figure in values.values()) / least)
-        drawn.append(label(0, at + 12, column, "title"))
+        drawn.append(label(12, at + 12, column, "title"))
         for i, (name, figure) in enumerate(values.items()):
             y = at + 22 + 24 * i
             wide = 420 * math.log(figure.median / least) / most
             drawn += [
                 label(160, y + 13, name, "tick", "end"),
                 tag("rect", x=168, y=y, width=wide, height=17, rx=2, class_="bar" if name == "secea" else "bar other"),
-                label(176 + wide, y + 13, show(figure.median, figure.unit), "tick"),
+                label(176 + wide, y + 13, str(Figure.of(figure.median, figure.unit)), "tick"),
             ]
         at += 34 + 24 * len(values)
     return _svg(680, at + 8, "Cost of a round, beside what people use instead; logarithmic scale", drawn)

@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict  # noqa: E402  # it reads the environment
-from flwr.client.mod.secure_aggregation.secaggplus_mod import secaggplus_mod  # noqa: E402
-from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays  # noqa: E402
-from flwr.compat.common import recorddict_compat as compat  # noqa: E402
-from flwr.server import LegacyContext  # noqa: E402
-from flwr.server.client_manager import SimpleClientManager  # noqa: E402
-from flwr.server.strategy import FedAvg  # noqa: E402
-from flwr.server.workflow import SecAggPlusWorkflow  # noqa: E402
-from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key  # noqa: E402
-from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.client.mod.secure_aggregation.secaggplus_mod import secaggplus_mod
+from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server import LegacyContext
+from flwr.server.client_manager import SimpleClientManager
+from flwr.server.strategy import FedAvg
+from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
+from flwr.supercore.task_identity import TaskIdentity
 
 Arrays = Sequence[NDArray[Any]]
 
 
 class Lean(FedAvg):  # type: ignore[misc]  # Flower's types are not followed
-    """FedAvg averages equal copies of the sum, one for each client, and sends float64 back; this takes one, in float32."""
+    """FedAvg averages equal copies of the sum and sends float64 back: here it is one of them, in float32."""
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> tuple[Any, dict[str, Any]]:
         """The first of the copies."""

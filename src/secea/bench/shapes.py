@@ -36,7 +36,7 @@ class Shape:
         )
 
     def but(self, **changes: int) -> Shape:
-        """This shape with some numbers changed."""
+        """The same shape with some numbers changed."""
         return replace(self, **changes)
 
     def params(self, **more: Any) -> Params:
@@ -109,9 +109,9 @@ class Scale:
 
 
 QUICK: Final = Scale(
-    round=FB15K.but(entities=2_000, own=1_200),
+    round=FB15K.but(entities=1_000, own=600),
     rounds=3,
-    peers=FB15K.but(entities=2_000, own=1_200),
+    peers=FB15K.but(entities=1_000, own=600),
     repetitions=3,
     slices=8,
     literal=Shape(clients=3, collusion=1, entities=4, own=2, dim=1),
