@@ -93,7 +93,7 @@ def bench(
                 show.print_section(console, name, section)
     else:
         chosen = sections or (*SHORT, *(() if quick else ("fifty",)))
-        run = measured([*dict.fromkeys([*chosen, *(["large"] if million else [])])], quick, console)
+        run = measured([*dict.fromkeys([*chosen, *(["large"] if million else [])])], quick, console, out)
     if out:
         _write(run, out)
         console.print(f"wrote {', '.join(sorted(str(path) for path in out.iterdir()))}", soft_wrap=True)
@@ -106,8 +106,8 @@ def bench(
         click.echo(json.dumps(run.to_json(), indent=1))
 
 
-def measured(chosen: Sequence[str], quick: bool, console: Any) -> Any:
-    """A run of these sections, each shown when it is done."""
+def measured(chosen: Sequence[str], quick: bool, console: Any, out: Path | None) -> Any:
+    """A run of these sections, each shown and written when it is done: what a later one breaks is not lost."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -128,6 +128,8 @@ def measured(chosen: Sequence[str], quick: bool, console: Any) -> Any:
                 scale, lambda step, task=task, name=name: progress.update(task, description=f"{name}: {step}")
             )
             run.sections[name] = section
+            if out:
+                _write(run, out)
             progress.remove_task(task)
             show.print_section(console, name, section)
             console.print(f"[dim]{name} took {time.perf_counter() - started:.0f} s[/]\n")
