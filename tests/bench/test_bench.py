@@ -194,7 +194,7 @@ def test_a_run_measures_everything_and_every_figure_lies_within_its_spread(run: 
         assert figure.low <= figure.median <= figure.high, name
         assert figure.unit in ("s", "B", "x", "M/s", ""), name
     for name in (
-        ("round", "limit", "a round", "/ limit"),
+        ("round", "limit", "a round", "times the limit"),
         ("round", "limit", "set-up over a round", "CPU"),
         ("peers", "ratios", "over SecAgg+ (Flower)", "CPU"),
         ("peers", "ratios", "over SecAgg+ (Flower)", "bytes"),

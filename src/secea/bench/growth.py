@@ -15,6 +15,7 @@ MEASURES: Final = ("round: CPU", "round: bytes", "set-up: CPU", "set-up: bytes",
 VARIABLES: Final = {
     "M": "entities of all clients",
     "max_entities": "bound for each client",
+    "both": "M, with max_entities in proportion",
     "entities": "really owned, at a fixed bound",
     "d": "length of an embedding",
     "N": "clients",
@@ -29,6 +30,7 @@ def series(base: Shape, steps: int) -> Iterator[tuple[str, list[tuple[int, Shape
     M, most = base.entities, base.entities * top // N
     yield "M", [(M * k, base.but(entities=M * k, own=M * k // N, bound=min(most, M))) for k in doubled if most <= M]
     yield "max_entities", [(M // top * k, base.but(own=M // top * k)) for k in doubled if M // top * k * N >= M]
+    yield "both", [(M * k, base.but(entities=M * k, own=base.own * k)) for k in doubled]
     yield "entities", [(M // top * k, base.but(own=M // top * k, bound=M)) for k in doubled if M // top * k * N >= M]
     yield "d", [(base.dim // 2 * k, base.but(dim=base.dim // 2 * k)) for k in doubled]
     half = max(3, N // 2)

@@ -75,7 +75,7 @@ def figures(kernel: Kernel, seconds: float) -> dict[str, Figure]:
             found[name].append(time.perf_counter() - start)
     best = {name: in_parts(times) for name, times in found.items()}
     mine = best[""]
-    row = {"each": Figure.of([t / kernel.count for t in mine], "s"), "/ copy": ratios(mine, best["copy"])}
+    row = {"each": Figure.of([t / kernel.count for t in mine], "s"), "times a copy": ratios(mine, best["copy"])}
     if kernel.products:
         row["multiply-adds"] = Figure.of([kernel.products / t / 1e6 for t in mine], "M/s")
     for name, (_, share) in kernel.peers.items():

@@ -29,15 +29,17 @@ def whole(shape: Shape, rounds: int, tick: Tick) -> Section:
     tick(f"{shape}: a set-up and {rounds} rounds")
     found = in_child(shape, rounds, limit=True)
     later = found["rounds"][1:] or found["rounds"]  # the first touches its memory for the first time
-    cost = {
-        "set-up": _row([found["setup"]]),
-        "first round": _row(found["rounds"][:1]),
-        "round": _row(later),
-    }
+    cost = {"set-up": _row([found["setup"]]), "first round": _row(found["rounds"][:1])}
+    if rounds > 1:
+        cost["round"] = _row(later)
     cpu, limit = ([each[key] for each in later] for key in ("cpu", "limit"))
     limits = {
         "the limit": {"CPU": Figure.of(limit, "s"), "bytes": Figure.of(found["formula"], "B")},
-        "a round": {"CPU": Figure.of(cpu, "s"), "bytes": _values(later, "bytes", "B"), "/ limit": ratios(cpu, limit)},
+        "a round": {
+            "CPU": Figure.of(cpu, "s"),
+            "bytes": _values(later, "bytes", "B"),
+            "times the limit": ratios(cpu, limit),
+        },
         "set-up over a round": {
             "CPU": Figure.of([found["setup"]["cpu"] / each for each in cpu], "x"),
             "bytes": Figure.of(found["setup"]["bytes"] / later[-1]["bytes"], "x"),

@@ -22,8 +22,8 @@ def print_section(console: Console, name: str, section: Section) -> None:
     """All grids of a section."""
     console.rule(f"[bold]{name}[/]: {section.about}", align="left")
     for grid in section.grids.values():
-        table = Table(title=grid.title, title_justify="left", title_style="italic", box=None, pad_edge=False)
-        table.add_column("")
+        console.print(f"[italic]{grid.title}[/]")  # as a title of the table it would be broken to its width
+        table = Table("", box=None, pad_edge=False)
         for column in grid.columns:
             table.add_column(column, justify="right", overflow="fold")
         for row, cells in grid.rows.items():
@@ -87,9 +87,8 @@ def print_comparison(console: Console, new: Run, old: Run) -> None:
     """The ratios; those that stand out from the spread of both runs are bold."""
     if new.quick != old.quick:
         console.print("[yellow]one of the runs was quick, the other was not: sizes differ[/]")
-    table = Table(title="new / accepted", title_justify="left", title_style="italic", box=None, pad_edge=False)
-    table.add_column("figure", overflow="fold")
-    for column in ("accepted", "new", "ratio"):
+    table = Table("figure", box=None, pad_edge=False)
+    for column in ("accepted", "new", "new / accepted"):
         table.add_column(column, justify="right")
     for name, accepted, figure, ratio in compared(new, old):
         apart = figure.low > accepted.high or figure.high < accepted.low
