@@ -22,7 +22,7 @@ class Figure:
     low: float
     high: float
     unit: str
-    """s, B (bytes), x (times), M/s (millions a second), or nothing."""
+    """s, B (bytes), x (times), M/s (millions a second), %, or nothing."""
     count: int = 1
 
     @staticmethod

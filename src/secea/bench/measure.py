@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 import secea
 from secea import Federation
 from secea.bench.figures import Figure
+from secea.bench.parts import parts
 from secea.bench.shapes import Shape
 from secea.engines.local_port import Hop
 from secea.errors import FederationError
@@ -125,11 +126,13 @@ def point(shape: Shape, rounds: int, limit: bool) -> dict[str, Any]:
         each.append({**asdict(timing), "limit": around, "bytes": sum(kinds.values()), "by kind": kinds})
     peak = memory("VmHWM")
     shape.check(means, fed.params.resolution)
+    spent = parts(lambda: fed.round(tables)) if limit and rounds > 1 else {}
     return {
+        "parts": spent,
         "setup": {**asdict(setup), "bytes": sum(setup_kinds.values()), "by kind": setup_kinds},
         "rounds": each,
         "setup stages": stages(fed, "setup"),
-        "stages": {name: seconds / rounds for name, seconds in stages(fed, "online").items()},
+        "stages": {name: seconds / (rounds + bool(spent)) for name, seconds in stages(fed, "online").items()},
         "formula": data,
         "start": start,
         "peak": peak,

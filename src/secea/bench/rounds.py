@@ -59,7 +59,17 @@ def whole(shape: Shape, rounds: int, tick: Tick) -> Section:
             },
         ),
     }
+    if found["parts"]:
+        grids["parts"] = Grid("What the CPU time of a round is spent on, all parties", _parts(found["parts"]))
     return Section(f"{shape}; K={found['K']}, {found['primes']} primes", grids)
+
+
+def _parts(spent: dict[str, float]) -> dict[str, dict[str, Figure]]:
+    total = sum(spent.values())
+    return {
+        name: {"CPU": Figure.of(seconds, "s"), "share": Figure.of(100 * seconds / total, "%")}
+        for name, seconds in spent.items()
+    }
 
 
 def _values(entries: list[dict[str, Any]], key: str, unit: str) -> Figure:
