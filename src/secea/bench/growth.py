@@ -15,7 +15,7 @@ MEASURES: Final = ("round: CPU", "round: bytes", "set-up: CPU", "set-up: bytes",
 VARIABLES: Final = {
     "M": "entities of all clients",
     "max_entities": "bound for each client",
-    "both": "M, with max_entities in proportion",
+    "both": "M and max_entities together",
     "entities": "really owned, at a fixed bound",
     "d": "length of an embedding",
     "N": "clients",

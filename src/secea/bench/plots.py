@@ -88,7 +88,7 @@ def _panel(name: str, grid: Grid, fits: Grid) -> list[Markup]:
         drawn.append(path(points, f"line {css}"))
         drawn += [tag("circle", cx=x, cy=y, r=3.0, class_=f"dot {css}") for x, y in points]
     known = [(column.removeprefix("round: "), fits.rows[name].get(column)) for column in LINES]
-    exponents = [f"{column} {figure.median:.2f}" for column, figure in known if figure]
+    exponents = [f"{column} {figure.median:.2f}".replace("-0.00", "0.00") for column, figure in known if figure]
     return [*drawn, label(left, HIGH - 8, f"exponents: {', '.join(exponents)}", "tick")]
 
 
