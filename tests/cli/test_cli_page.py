@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from terminal import ROOT, shell, shim
 
 from secea.cli import main
 from secea.commands.shell import EXIT_CODES
+from terminal import ROOT, shell, shim
 
 TEXT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
