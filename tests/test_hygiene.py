@@ -88,7 +88,7 @@ def weak_randomness(tree: ast.Module) -> Iterator[ast.AST]:
     yield from mentioned(tree, r"(np|numpy)\.random(\.\w+)*|uuid\.\w+")
 
 
-PUBLIC_INPUTS: Final = re.compile(r"demo/.*|commands/estimate\.py|audit/.*|learn/(splits|social)\.py")
+PUBLIC_INPUTS: Final = re.compile(r"demo/.*|commands/estimate\.py|audit/.*|bench/.*|learn/(splits|social)\.py")
 """Modules that make up embeddings, or deal out data: public, no secrets."""
 
 
@@ -196,7 +196,8 @@ OUTSIDE: Final = (
     "tempfile", "io", "time", "datetime", "logging", "warnings", "pickle", "shelve", "sqlite3",
 )  # fmt: skip
 ENGINES: Final = re.compile(
-    r"engines/.*|cli\.py|commands/.*|demo/.*|audit/.*|learn/.*|report/.*|adapters/torch\.py|_kernels/build\.py"
+    r"engines/.*|cli\.py|commands/.*|demo/.*|audit/.*|bench/.*|learn/.*|report/.*|adapters/torch\.py"
+    r"|_kernels/build\.py"
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 import secea
+from secea.bench.command import bench
 from secea.commands import shell
 from secea.commands.aggregate import aggregate
 from secea.commands.demo import demo
@@ -204,7 +205,7 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (demo, train, report, aggregate, plan, audit, keygen, roster, completion):
+for command in (demo, train, report, aggregate, plan, audit, bench, keygen, roster, completion):
     main.add_command(command)
 
 

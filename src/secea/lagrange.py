@@ -18,26 +18,41 @@ from secea.params import Params
 
 @lru_cache(maxsize=1024)
 def interpolation(primes: tuple[int, ...], known: tuple[int, ...], wanted: tuple[int, ...]) -> Residues:
-    """The matrix that takes the values of a polynomial of degree < len(known) from some points to others."""
-    rows = np.stack([_interpolation(p, known, wanted) for p in primes])
+    """The matrix that takes the values of a polynomial of degree < len(known) from some points to others.
+
+    Its entry for a wanted x and a known k is l(x) * w(k) / (x - k), l(x) the product of x - k over all k, and w(k) the
+    inverse of that of k - k' over the others; or 1 where x is k.
+    """
+    ring = Ring(primes)
+    x, k = ring.constant(wanted), ring.constant(known)
+    between = _differences(ring, k, k)
+    same = np.eye(len(known), dtype=bool)
+    for p, row in zip(primes, between, strict=True):
+        if not row[~same].all():
+            raise ValueError(f"the points {known} are not distinct modulo {p}")
+    between[:, same] = 1
+    apart = _differences(ring, x, k)
+    scaled = ring.multiply(
+        _product(ring, apart)[:, :, None].repeat(len(known), 2),
+        ring.inverse(_product(ring, between))[:, None].repeat(len(wanted), 1),
+    )
+    rows = ring.multiply(scaled, ring.inverse(apart))
+    rows[apart == 0] = 1
     rows.setflags(write=False)
     return rows
 
 
-def _interpolation(p: int, known: tuple[int, ...], wanted: tuple[int, ...]) -> Residues:
-    if len({x % p for x in known}) != len(known):
-        raise ValueError(f"the points {known} are not distinct modulo {p}")
-    matrix = []
-    for x in wanted:
-        row = []
-        for j, at in enumerate(known):
-            others = [k for i, k in enumerate(known) if i != j]
-            top = bottom = 1
-            for k in others:
-                top, bottom = top * (x - k) % p, bottom * (at - k) % p
-            row.append(top * pow(bottom, -1, p) % p)
-        matrix.append(row)
-    return np.array(matrix, np.uint64 if p >= 2**32 else np.uint32).reshape(len(wanted), len(known))
+def _differences(ring: Ring, x: Residues, y: Residues) -> Residues:
+    """x_i - y_j: [P, i], [P, j] -> [P, i, j]."""
+    return ring.subtract(x[:, :, None].repeat(y.shape[1], 2), y[:, None].repeat(x.shape[1], 1))
+
+
+def _product(ring: Ring, x: Residues) -> Residues:
+    """The product of each row: [P, i, j] -> [P, i]."""
+    total = np.ones_like(x[:, :, 0])
+    for j in range(x.shape[2]):
+        total = ring.multiply(total, np.ascontiguousarray(x[:, :, j]))
+    return total
 
 
 class Code:

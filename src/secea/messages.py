@@ -83,9 +83,12 @@ class Header:
 
     def pack(self) -> bytes:
         """The header as it travels."""
+        return self._packed(self.chunk)
+
+    def _packed(self, chunk: int) -> bytes:
         return _HEADER.pack(
             WIRE_VERSION, self.kind, self.sender, self.receiver, self.attempt, self.epoch, self.weights, self.round,
-            self.sequence, self.chunk, self.chunks, self.context, self.salt,
+            self.sequence, chunk, self.chunks, self.context, self.salt,
         )  # fmt: skip
 
     @staticmethod
@@ -96,7 +99,7 @@ class Header:
 
     def label(self) -> bytes:
         """What the message's key is bound to."""
-        return self.at(0).pack()
+        return self._packed(0)
 
     @classmethod
     def parse(cls, message: Buffer, carrier: int) -> Header:

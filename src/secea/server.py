@@ -225,8 +225,8 @@ class Server:
 
     def _relayed_all(self, header: Header) -> bool:
         """Whether a client has now sent everything to everyone."""
-        for kind in self._relayed_kinds():
-            for receiver in self._receivers():
+        for kind in reversed(self._relayed_kinds()):  # what comes last is looked at first
+            for receiver in reversed(self._receivers()):
                 if receiver != header.sender:
                     layout = self._relayed_layout(replace(header, kind=kind, receiver=receiver))
                     if self.progress.get((int(kind), header.sender, receiver), 0) != layout.chunks:

@@ -1,0 +1,210 @@
+"""Clocks, memory, and a process of its own for each point."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from cryptography.hazmat.backends.openssl import backend
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+import secea
+from secea import Federation
+from secea.bench.figures import Figure
+from secea.bench.parts import parts
+from secea.bench.shapes import Shape
+from secea.engines.local_port import Hop
+from secea.errors import FederationError
+from secea.messages import CHUNK_BYTES
+
+T = TypeVar("T")
+PEERS: Final = ("flwr", "tenseal", "phe", "python-flint", "galois")
+"""Packages that the benchmark compares with; the extra `bench` installs them."""
+Tick = Callable[[str], None]
+"""Told before each step what comes."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds on the wall and of all cores."""
+
+    wall: float
+    cpu: float
+
+    def __add__(self, other: Timing) -> Timing:
+        return Timing(self.wall + other.wall, self.cpu + other.cpu)
+
+    def __mul__(self, factor: float) -> Timing:
+        return Timing(self.wall * factor, self.cpu * factor)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, Timing]:
+    """What the work gives, and the time that it took."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    return result, Timing(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def walls(timings: list[Timing]) -> Figure:
+    """Seconds on the wall."""
+    return Figure.of([each.wall for each in timings], "s")
+
+
+def cpus(timings: list[Timing]) -> Figure:
+    """Seconds of all cores."""
+    return Figure.of([each.cpu for each in timings], "s")
+
+
+def interleaved(works: Mapping[str, Callable[[], T]], repetitions: int, tick: Tick) -> dict[str, list[T]]:
+    """One repetition of each contestant after the other, so that all meet the same changes of the machine's speed."""
+    found: dict[str, list[T]] = {name: [] for name in works}
+    for number in range(1, repetitions + 1):
+        for name, work in works.items():
+            tick(f"{name}, {number} of {repetitions}")
+            found[name].append(work())
+    return found
+
+
+def limit_seconds(data_bytes: int, repetitions: int = 3, chunks: int = 200) -> float:
+    """One copy, one seal, one open over so many bytes, chunk by chunk: CPU seconds, the best of several."""
+    cipher = AESGCM(bytes(32))
+    source, target = np.zeros(CHUNK_BYTES, np.uint8), np.empty(CHUNK_BYTES, np.uint8)
+    sealed, best = bytearray(CHUNK_BYTES + 16), float("inf")
+    for _ in range(repetitions):
+        started = time.process_time()
+        for _ in range(chunks):
+            np.copyto(target, source)
+            cipher.encrypt_into(bytes(12), source.data, None, sealed)
+            cipher.decrypt_into(bytes(12), sealed, None, target.data)
+        best = min(best, time.process_time() - started)
+    return best / chunks * data_bytes / CHUNK_BYTES
+
+
+def formula_bytes(fed: Federation) -> int:
+    """Shares, answers and results of one round as section 9 of the specification counts them."""
+    params, form, M = fed.params, fed.session.form, fed.server.M
+    N, T, J, L = params.N, params.T, fed.session.query_count, form.block_length
+    elements = N * (N - 1 - T) * M * L + N * N * J * L + N * J * params.K * L
+    return elements * fed.session.ring.element_bytes
+
+
+def memory(field: str) -> int:
+    """Bytes of this process: VmRSS now, or VmHWM at most. A child's `ru_maxrss` may be its parent's, so not that."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition(f"{field}:")[2].split()[0]) * 1024
+    except (OSError, IndexError):  # not Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+# ------------------------------------------------------------------------------------------------ a point by itself
+
+
+def point(shape: Shape, rounds: int, limit: bool) -> dict[str, Any]:
+    """Set-up and rounds of one federation in this process, and the limit before and after each; means are checked."""
+    tables, start = shape.tables(), memory("VmRSS")
+    fed = Federation(shape.params())
+    _, setup = timed(lambda: fed.setup([table.names for table in tables]))
+    setup_kinds, data = by_kind(fed.traffic), formula_bytes(fed)
+    each = []
+    for _ in range(rounds):
+        before, hops = limit_seconds(data) if limit else 0.0, len(fed.traffic)
+        means, timing = timed(lambda: fed.round(tables))
+        around = (before + limit_seconds(data)) / 2 if limit else 0.0
+        kinds = by_kind(fed.traffic[hops:])
+        each.append({**asdict(timing), "limit": around, "bytes": sum(kinds.values()), "by kind": kinds})
+    peak = memory("VmHWM")
+    shape.check(means, fed.params.resolution)
+    spent = parts(lambda: fed.round(tables)) if limit and rounds > 1 else {}
+    return {
+        "parts": spent,
+        "setup": {**asdict(setup), "bytes": sum(setup_kinds.values()), "by kind": setup_kinds},
+        "rounds": each,
+        "setup stages": stages(fed, "setup"),
+        "stages": {name: seconds / (rounds + bool(spent)) for name, seconds in stages(fed, "online").items()},
+        "formula": data,
+        "start": start,
+        "peak": peak,
+        "primes": fed.session.ring.size,
+        "K": fed.params.K,
+        "need": fed.params.need,
+    }
+
+
+def by_kind(hops: list[Hop]) -> dict[str, int]:
+    """Bytes of each kind of message, on all hops."""
+    total: dict[str, int] = {}
+    for hop in hops:
+        total[hop.kind] = total.get(hop.kind, 0) + hop.size
+    return total
+
+
+def stages(fed: Federation, phase: str) -> dict[str, float]:
+    """CPU seconds by stage, all parties together."""
+    total: dict[str, float] = {}
+    for costs in fed.timing.values():
+        for stage, seconds in costs[phase].stages.items():
+            total[stage] = total.get(stage, 0.0) + seconds
+    return total
+
+
+def in_child(shape: Shape, rounds: int, *, limit: bool = False) -> dict[str, Any]:
+    """The point in a process of its own: nothing else is in its memory."""
+    task = json.dumps({"shape": asdict(shape), "rounds": rounds, "limit": limit})
+    command = [sys.executable, "-m", "secea.bench.measure", task]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
+    if ran.returncode:
+        last = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise FederationError(f"{shape}: {last}")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------- the machine
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on; no names of hosts, users or folders."""
+    facts = {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "openssl": backend.openssl_version_text().removeprefix("OpenSSL ").split(" ")[0],
+        "secea": secea.__version__,
+    }
+    for name in ("numpy", "cryptography", "gmpy2", *PEERS):
+        try:
+            facts[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            facts[name] = "not installed"
+    return facts
+
+
+def _processor() -> str:
+    """Its model, and the vector instructions that matter here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = {line.split(":")[0].strip(): line.partition(":")[2].strip() for line in text.splitlines() if ":" in line}
+    have = set(fields.get("flags", "").split())
+    known = [name for name in ("avx2", "vaes", "avx512f", "avx512ifma") if name in have]
+    return f"{fields.get('model name', platform.machine())} ({', '.join(known)})" if known else platform.machine()
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    json.dump(point(Shape(**given.pop("shape")), **given), sys.stdout)

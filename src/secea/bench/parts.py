@@ -1,0 +1,88 @@
+"""Where CPU time goes: compiled loops, sealing, opening and key streams by a clock of their own, and the rest."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from secea._kernels import native
+
+NAMES: Final = {
+    "encrypt_into": "seal (AES-GCM)",
+    "encrypt": "seal (AES-GCM)",
+    "decrypt_into": "open (AES-GCM)",
+    "decrypt": "open (AES-GCM)",
+    "update_into": "key streams (AES-CTR)",
+    "update": "key streams (AES-CTR)",
+}
+"""What a method of a cipher is called; a loop of the kernels goes by its own name."""
+
+
+class _Clocked:
+    """An object whose calls are timed; what `encryptor` and the like return is clocked as well."""
+
+    def __init__(self, inner: Any, record: list[tuple[str, float]]) -> None:
+        self._inner, self._record = inner, record
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name in ("encryptor", "decryptor"):
+            return lambda: _Clocked(found(), self._record)
+        if not callable(found):
+            return found
+        record, said = self._record, NAMES.get(name, f"kernel {name}")
+
+        def call(*arguments: Any) -> Any:
+            started = time.thread_time()
+            try:
+                return found(*arguments)
+            finally:
+                record.append((said, time.thread_time() - started))
+
+        setattr(self, name, call)
+        return call
+
+
+@contextmanager
+def clocked() -> Iterator[list[tuple[str, float]]]:
+    """While this lasts, calls of the kernels and of ciphers that are made anew are recorded with their CPU seconds."""
+    record: list[tuple[str, float]] = []
+    stand_ins: list[tuple[str, object, Any]] = [
+        ("lib", native.lib, _Clocked(native.lib, record)),
+        ("AESGCM", AESGCM, lambda key: _Clocked(AESGCM(key), record)),
+        ("Cipher", Cipher, lambda *arguments: _Clocked(Cipher(*arguments), record)),
+    ]
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("secea.") and name != __name__]
+    patches = [
+        patch.object(module, name, stand_in)
+        for module in modules
+        for name, original, stand_in in stand_ins
+        if vars(module).get(name) is original and module is not native
+    ]
+    for each in patches:
+        each.start()
+    try:
+        yield record
+    finally:
+        for each in patches:
+            each.stop()
+
+
+def parts(work: Callable[[], object]) -> dict[str, float]:
+    """CPU seconds of each part of the work, the largest first; the rest is Python, numpy and copies."""
+    with clocked() as record:
+        started = time.process_time()
+        work()
+        total = time.process_time() - started
+    spent: dict[str, float] = {}
+    for name, seconds in record:
+        spent[name] = spent.get(name, 0.0) + seconds
+    ordered = dict(sorted(spent.items(), key=lambda item: -item[1]))
+    return {**ordered, "Python, numpy, copies": total - sum(spent.values())}

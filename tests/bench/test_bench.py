@@ -1,0 +1,300 @@
+"""The benchmark on tiny sizes: peers compute what they should, and figures come out as they went in."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from secea import Federation, field, oracle
+from secea.bench import growth, shapes
+from secea.bench.figures import Figure, Grid, Run, Section, ratios
+from secea.bench.growth import exponent, off_a_line, series
+from secea.bench.measure import machine, point
+from secea.bench.paper import Literal
+from secea.bench.parts import parts
+from secea.bench.peers import dense, plain
+from secea.bench.plots import pictures
+from secea.bench.secagg import SecAgg
+from secea.bench.shapes import QUICK, Scale, Shape, sums
+from secea.bench.show import compared, fill, markdown
+from secea.cli import main
+from secea.errors import DataError
+
+ROOT = Path(__file__).parents[2]
+SMALL = Shape(clients=4, collusion=1, entities=30, own=12, dim=5)
+TINY = replace(
+    QUICK,
+    round=SMALL,
+    rounds=2,
+    peers=SMALL,
+    repetitions=2,
+    slices=1,
+    packed=Shape(clients=3, collusion=1, entities=3, own=2, dim=3),
+    key_bits=512,
+    kernel_bytes=1 << 12,
+    kernel_seconds=0.001,
+    growth=Shape(clients=6, collusion=1, entities=24, own=6, dim=4),
+    growth_rounds=1,
+)
+
+
+# --------------------------------------------------------------------------------------------------------- the peers
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_secagg_plus_yields_the_sum_of_all_clients_in_every_round(lean: bool) -> None:
+    tables = SMALL.tables()
+    total, count = sums(tables, SMALL.entities)
+    peer = SecAgg(dense(tables, SMALL.entities), lean=lean)
+    for _ in range(2):
+        found, owners = peer.round()
+        assert np.abs(found - total).max() < SMALL.clients * 16 * 2**-22
+        assert np.abs(owners - count[:, 0]).max() < 1e-6
+        numbers = SMALL.clients * SMALL.entities * (SMALL.dim + 1)
+        keys = SMALL.clients**2 * 3000
+        assert numbers * (12 if lean else 16) < peer.bytes < numbers * (12 if lean else 16) + keys
+
+
+def test_plain_averaging_yields_the_means() -> None:
+    SMALL.check(plain(SMALL.tables(), SMALL.entities), 1e-5)
+    wrong = plain(SMALL.tables(), SMALL.entities)
+    wrong[0].matrix[0, 0] += 1
+    with pytest.raises(AssertionError, match="off by"):
+        SMALL.check(wrong, 1e-5)
+
+
+@dataclass(frozen=True)
+class Ciphertext:
+    """The oracle's textbook Paillier with the operators that `phe` has."""
+
+    value: int
+    n: int
+
+    def __mul__(self, factor: int) -> Ciphertext:
+        return Ciphertext(oracle.times(self.value, factor, self.n), self.n)
+
+    def __add__(self, other: Ciphertext) -> Ciphertext:
+        return Ciphertext(oracle.add(self.value, other.value, self.n), self.n)
+
+
+@dataclass(frozen=True)
+class Textbook:
+    key: oracle.SecretKey
+
+    def encrypt(self, m: int) -> Ciphertext:
+        return Ciphertext(oracle.encrypt(m, self.key.n, oracle.SYSTEM), self.key.n)
+
+    def decrypt(self, c: Ciphertext) -> int:
+        return oracle.decrypt(c.value, self.key)
+
+
+def textbook(bits: int) -> tuple[Textbook, Textbook]:
+    both = Textbook(oracle.keygen(bits, oracle.SYSTEM))
+    return both, both
+
+
+def test_the_literal_protocol_yields_the_means_and_counts_its_elements() -> None:
+    shape = Shape(clients=3, collusion=1, entities=4, own=2, dim=3)
+    literal = Literal(shape, 256, textbook)
+    offline, online = literal.round()  # checks the means
+    assert min(offline.cpu, online.cpu) > 0
+    assert literal.elements == 3 * 3 * 2 * 4
+    assert literal.bytes == 2 * literal.elements * 64
+
+
+def test_the_clock_around_kernels_and_ciphers_changes_no_result_and_leaves_nothing_behind() -> None:
+    tables, fed = SMALL.tables(), Federation(SMALL.params())
+    fed.setup([table.names for table in tables])
+    before = vars(field)["lib"]
+    means: list[Any] = []
+    spent = parts(lambda: means.extend(fed.round(tables)))
+    SMALL.check(means, fed.params.resolution)
+    assert {"seal (AES-GCM)", "open (AES-GCM)", "key streams (AES-CTR)", "Python, numpy, copies"} <= spent.keys()
+    assert any(name.startswith("kernel combine") for name in spent)
+    assert min(spent.values()) >= 0
+    assert vars(field)["lib"] is before
+
+
+# ------------------------------------------------------------------------------------------------------ what is said
+
+
+def test_every_union_has_owners_for_all_its_entities() -> None:
+    for scale in (Scale(), QUICK, TINY):
+        for name, points in series(scale.growth, scale.growth_steps):
+            assert len(points) >= 2, name
+            for _, shape in points:
+                assert shape.params().bounded
+                assert shape.own * shape.clients >= shape.entities
+    owned = {name for table in SMALL.tables() for name in table.names}
+    assert owned == set(range(SMALL.entities))
+
+
+def test_exponents_and_lines_are_found() -> None:
+    xs = [1.0, 2.0, 4.0, 8.0]
+    assert exponent(xs, [3 * x**1.5 for x in xs]) == pytest.approx(1.5)
+    assert exponent(xs, [7.0] * 4) == pytest.approx(0)
+    assert off_a_line(xs, [5 + 2 * x for x in xs]) == pytest.approx(0, abs=1e-9)
+    assert off_a_line(xs, [x * x for x in xs]) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "shown"),
+    [
+        ([0.0123], "s", "12.3 ms"),
+        ([1.0, 2.0, 4.0], "s", "2.00 s (1.00 to 4.00)"),
+        ([800_000.0], "s", "9.26 days"),
+        ([2_645_000_000.0], "B", "2.65 GB"),
+        ([17.0], "B", "17.0 B"),
+        ([3.5, 3.5], "x", "3.50 x"),
+        ([65_380.2], "x", "65,380 x"),
+        ([-1e-9], "", "0"),
+    ],
+)
+def test_figures_have_three_digits_a_unit_and_their_spread(values: list[float], unit: str, shown: str) -> None:
+    assert str(Figure.of(values, unit)) == shown
+
+
+def test_ratios_are_taken_repetition_by_repetition() -> None:
+    assert ratios([2.0, 4.0, 30.0], [1.0, 2.0, 10.0]) == Figure(2.0, 2.0, 3.0, "x", 3)
+
+
+def test_the_machine_is_described_without_its_name() -> None:
+    facts = machine()
+    assert {"processor", "cores", "memory", "python", "openssl", "secea", "flwr", "phe"} <= facts.keys()
+    assert all(platform.node() not in value and "/" not in value for value in facts.values())
+
+
+# -------------------------------------------------------------------------------------------------------- the command
+
+
+def bench(*arguments: str) -> str:
+    result = CliRunner().invoke(main, ["bench", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run on tiny sizes."""
+    out = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "QUICK", TINY)
+        patch.setattr(
+            growth, "in_child", lambda shape, rounds: point(shape, rounds, limit=False)
+        )  # starting takes time
+        printed = bench("--quick", "--out", str(out))
+    for section in ("round", "peers", "paper", "kernels", "growth"):
+        assert re.search(rf"^{section}: ", printed, re.MULTILINE), section
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    return Run.from_json(json.loads((folder / "bench.json").read_text(encoding="utf-8")))
+
+
+def test_a_run_measures_everything_and_every_figure_lies_within_its_spread(run: Run) -> None:
+    found = run.figures()
+    assert len(found) > 200
+    for name, figure in found.items():
+        assert figure.low <= figure.median <= figure.high, name
+        assert figure.unit in ("s", "B", "x", "M/s", "%", ""), name
+    for name in (
+        ("round", "limit", "a round", "times the limit"),
+        ("round", "limit", "set-up over a round", "CPU"),
+        ("peers", "ratios", "over SecAgg+ (Flower)", "CPU"),
+        ("peers", "ratios", "over SecAgg+ (Flower)", "bytes"),
+        ("paper", "scale", "reciprocal form, measured", "CPU"),
+        ("kernels", "2^32-5", "product 8 x 5", "multiply-adds"),
+        ("growth", "exponents", "d", "round: bytes"),
+    ):
+        assert found[name].median > 0, name
+    assert found["growth", "exponents", "entities", "round: bytes"].median == pytest.approx(0, abs=1e-9)
+
+
+def test_a_peer_that_is_missing_is_named(run: Run) -> None:
+    for section, name, row in (
+        ("peers", "tenseal", "CKKS (TenSEAL)"),
+        ("paper", "phe", "the paper literally (phe), online"),
+    ):
+        grid = run.sections[section].grids["round" if section == "peers" else "forms"]
+        missing = run.machine[name] == "not installed"
+        assert (row not in grid.rows) == missing
+        assert any("is not installed" in note for note in run.sections[section].notes) == missing
+
+
+def test_pictures_are_well_formed(run: Run) -> None:
+    from xml.etree import ElementTree
+
+    drawn = pictures(run)
+    assert drawn.keys() == {"growth.svg", "peers.svg"}
+    for picture in drawn.values():
+        assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - it is our own
+        assert "nan" not in picture
+
+
+def test_a_run_is_read_shown_and_compared_with_itself(folder: Path, run: Run) -> None:
+    path = str(folder / "bench.json")
+    assert json.loads(bench("--read", path, "--json")) == run.to_json()
+    shown = bench("--read", path, "peers")
+    assert "SecAgg+ (Flower)" in shown
+    assert "growth:" not in shown
+    assert "peers / ratios / over plain averaging / bytes" in bench("--read", path, "--compare", path)
+    assert all(ratio == 1 for _, _, _, ratio in compared(run, run))
+
+
+def test_a_figure_that_doubled_has_ratio_two() -> None:
+    def made(value: float) -> Run:
+        return Run({}, True, {"a": Section("", {"b": Grid("", {"c": {"d": Figure.of(value, "s")}})})})
+
+    ((name, accepted, new, ratio),) = compared(made(6.0), made(3.0))
+    assert (name, accepted.median, new.median, ratio) == ("a / b / c / d", 3.0, 6.0, 2.0)
+
+
+@pytest.mark.parametrize("data", [[], {}, {"schema": 0}, {"schema": 1, "machine": {}, "quick": True, "sections": [1]}])
+def test_what_is_no_run_is_refused(data: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        Run.from_json(data)
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    result = CliRunner().invoke(main, ["bench", "--read", str(path)])
+    assert result.exit_code == 1
+
+
+def test_a_file_that_is_missing_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["bench", "round", "--compare", str(tmp_path / "none.json")])
+    assert result.exit_code == 1
+    assert "none.json" in result.output
+
+
+# ------------------------------------------------------------------------------------------------------------ the page
+
+
+def test_marked_blocks_are_filled_and_the_rest_stays(run: Run) -> None:
+    page = "a\n<!-- bench: peers/ratios -->\nold\n<!-- /bench -->\nb\n<!-- bench: large -->\nkept\n<!-- /bench -->\n"
+    filled = fill(page, run)
+    assert markdown(run.sections["peers"].grids["ratios"]) in filled
+    assert "old" not in filled
+    assert "kept" in filled
+    assert fill(filled, run) == filled
+    with pytest.raises(DataError, match="peers/none"):
+        fill(page.replace("peers/ratios", "peers/none"), run)
+
+
+def test_the_page_on_performance_shows_the_accepted_run() -> None:
+    accepted = Run.from_json(json.loads((ROOT / "bench" / "accepted.json").read_text(encoding="utf-8")))
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert not accepted.quick
+    assert {"round", "peers", "paper", "kernels", "growth", "fifty", "large"} <= accepted.sections.keys()
+    assert page.count("<!-- bench: ") > 10
+    assert fill(page, accepted) == page, "run: make accept"
+    for name, picture in pictures(accepted).items():
+        assert (ROOT / "docs" / "images" / f"bench-{name}").read_text(encoding="utf-8") == picture
