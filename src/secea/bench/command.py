@@ -30,7 +30,7 @@ WIDTH: Final = 160
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Measure this installation against others, and the limit.")
 @click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)), metavar="[SECTION]...")
 @click.option("--quick", is_flag=True, help="Small sizes: under a minute.")
 @click.option("--large", "million", is_flag=True, help="A million entities too: two minutes more, and 8 GB.")
