@@ -156,7 +156,6 @@ class Client:
         self.coming: tuple[Name, ...] | None = None  # other names, from the next epoch on
         self.next_seed = b""
         self._prepared: tuple[bytes, dict[int, Answerer]] = (b"", {})  # what was made ahead from a seed
-        self._own_shares: tuple[bytes, dict[int, Residues]] = (b"", {})  # of the stage with that seed: chunk: share
         self._reader: Reader | None = None
         self._shape: Queries | None = None
         self._entities: NDArray[np.uint64] | None = None
@@ -497,7 +496,6 @@ class Client:
             if not finished:
                 self.means = None
         self.sums = self.values = self._reader = None
-        self._own_shares = (b"", {})
         if self.phase in (Phase.SHARE, Phase.ANSWER):
             self._rest()
 
@@ -626,10 +624,8 @@ class Client:
         """What this client keeps of what it shares."""
         deal = self._deal(stage)
         dealer, _ = self._dealer(stage, [self.number])
-        kept = self._own_shares[1] if hmac.compare_digest(self._own_shares[0], stage.seed) else {}
         for chunk in range(deal.layout.chunks):
-            share = kept.pop(chunk) if chunk in kept else dealer.deal(chunk, deal.data(chunk))[:, 0]
-            self._sink(stage.kind, self.number, deal.layout, chunk, share)
+            self._sink(stage.kind, self.number, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk))[:, 0])
 
     def _got_share(self, opened: Opened) -> None:
         """Another client's share: of a query, an indicator, a re-sharing, or its embeddings (eq. 8)."""
@@ -761,7 +757,6 @@ class Client:
         session, shape = self.session, self.shape
         sums = self.sums
         assert sums is not None
-        sums = np.ascontiguousarray(sums.transpose(1, 0, 2)).transpose(1, 0, 2)  # the primes of a row side by side
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
         for section, n in enumerate(self.contributors):
             weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
@@ -895,19 +890,14 @@ class Client:
     def _share_messages(self, stage: Stage) -> Iterator[Buffer]:
         """Shares for all members of the epoch, whoever of them will be announced."""
         receivers = [v for v in self._receivers(stage) if v != self.number]
-        keep = stage.kind is Kind.SHARE  # what this client keeps is needed soon, and is dealt with the rest
-        dealer, seeds = self._dealer(stage, [*receivers, *([self.number] if keep else [])])
+        dealer, seeds = self._dealer(stage, receivers)
         for v, seed in seeds.items():
             if v in receivers:
                 yield self.wire.sealer(stage, v).seal(0, seed)
         deal = self._deal(stage)
-        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers if v != self.number]
-        if keep:
-            self._own_shares = (stage.seed, {})
+        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers]
         for chunk in range(deal.layout.chunks):
             shares = dealer.deal(chunk, deal.data(chunk))
-            if keep:
-                self._own_shares[1][chunk] = shares[:, -1].copy()
             for i, sealer in enumerate(sealers):
                 yield sealer.seal(chunk, self.session.ring.to_bytes(shares[:, i]))
 
@@ -955,7 +945,6 @@ class Client:
         self._reader = self._shape = self._entities = self._given = None
         self._order = np.zeros(0, np.int64)
         self._prepared, self.next_seed, self.faults = (b"", {}), b"", []
-        self._own_shares = (b"", {})
         return self
 
 

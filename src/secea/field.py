@@ -210,19 +210,13 @@ class Ring:
 
         Without members the k-th of a row stands for y[k - starts[j]]: a dense product.
         """
-        rows, (_, count, length) = starts.size - 1, y.shape
+        rows, length = starts.size - 1, y.shape[2]
         if starts[-1] > weights.shape[1] or (members is not None and members.size < starts[-1]):
             raise ValueError(f"{weights.shape[1]} weights do not reach to {starts[-1]}")
-        if not count:
-            return self.zeros(rows, length)
         out = self.empty(rows, length)
         at = ffi.from_buffer("int64_t[]", np.ascontiguousarray(starts, np.int64))
         rows_of = ffi.NULL if members is None else ffi.from_buffer("int64_t[]", members)
-        if self.dtype == np.uint64:
-            source: tuple[Any, ...] = (_pointer(y[0]),)
-        else:  # its rows may lie anywhere
-            source = _pointer(y[0, 0]), y.strides[0] // y.itemsize, y.strides[1] // y.itemsize
-        self._kernel("gather")(_pointer(out), at, rows_of, *self._apart(weights), *source, rows, length)
+        self._kernel("gather")(_pointer(out), at, rows_of, *self._apart(weights), *self._apart(y), rows, length)
         return out
 
     def join(self, x: Residues, scale: float, less: int = 0) -> NDArray[np.float64]:

@@ -282,7 +282,7 @@ void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_s
     }
 }
 
-#define ROW_OF(k) (y + (members ? members[k] : (k)-starts[j]) * row_step)
+#define ROW_OF(k) (y + (members ? members[k] : (k)-starts[j]) * length)
 
 #ifdef AVX2
 #define AHEAD 12 /* positions */
@@ -291,7 +291,7 @@ void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_s
 
 /* The last ones may overlap those before them, and are then computed twice. */
 AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-                             const uint32_t *y, size_t row_step, size_t j, size_t length) {
+                             const uint32_t *y, size_t j, size_t length) {
     const __m256i c = _mm256_set1_epi64x(0u - p), zero = _mm256_setzero_si256();
     for (size_t at = 0; at < length; at += SPAN) {
         const size_t i = at + SPAN <= length ? at : length - SPAN;
@@ -317,11 +317,11 @@ AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, c
 #endif
 
 static void gather_row(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-                       const uint32_t *y, size_t row_step, size_t j, size_t length) {
+                       const uint32_t *y, size_t j, size_t length) {
     const uint32_t c = 0u - p;
 #ifdef AVX2
     if (FOLDS(c) && HAS_AVX2 && length >= SPAN) {
-        gather_avx2(p, out, starts, members, w, y, row_step, j, length);
+        gather_avx2(p, out, starts, members, w, y, j, length);
         return;
     }
 #endif
@@ -337,21 +337,17 @@ static void gather_row(uint32_t p, uint32_t *out, const int64_t *starts, const i
 }
 
 void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *starts, const int64_t *members,
-              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t row_step, size_t rows,
-              size_t length) {
+              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t rows, size_t length) {
     const int64_t end = starts[rows];
-    for (size_t j = 0; j < rows; j++) {
+    for (size_t b = 0; b < count; b++, w += w_step, y += y_step)
+        for (size_t j = 0; j < rows; j++) {
 #ifdef AHEAD
-        if (members) /* rows are far apart: have those of the buckets to come fetched meanwhile */
-            for (int64_t k = starts[j] + AHEAD; k < starts[j + 1] + AHEAD && k < end; k++)
-                for (size_t b = 0; b < count; b++)
-                    for (size_t i = 0; i < length; i += 16)
-                        __builtin_prefetch(y + b * y_step + members[k] * row_step + i);
+            if (members) /* rows are far apart: have those of the buckets to come fetched meanwhile */
+                for (int64_t k = starts[j] + AHEAD; k < starts[j + 1] + AHEAD && k < end; k++)
+                    for (size_t i = 0; i < length; i += 16) __builtin_prefetch(y + members[k] * length + i);
 #endif
-        for (size_t b = 0; b < count; b++)
-            gather_row(primes[b], out + (b * rows + j) * length, starts, members, w + b * w_step, y + b * y_step, row_step,
-                       j, length);
-    }
+            gather_row(primes[b], out + (b * rows + j) * length, starts, members, w, y, j, length);
+        }
 }
 
 /* Garner: the mixed-radix digits of each element, tile by tile, then Horner's rule from the top. Above the middle the number

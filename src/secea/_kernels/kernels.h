@@ -27,11 +27,9 @@ void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_s
 void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n);
 
 /* out[j][i] = sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
- * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. (32: the rows of y are
- * row_step elements apart.) */
+ * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. */
 void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *starts, const int64_t *members,
-              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t row_step, size_t rows,
-              size_t length);
+              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t rows, size_t length);
 void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
               size_t rows, size_t length);
 
