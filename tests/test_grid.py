@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,6 +54,17 @@ def test_the_precision_of_the_input_is_found(matrix: NDArray[np.float64], bits: 
 def test_a_common_step_is_found(exponent: int) -> None:
     matrix = np.rint(np.ldexp(normal(200, 8), -exponent)) * 2.0**exponent
     assert grid.grid_of(matrix, matrix.dtype)[1] == 2.0**exponent
+
+
+@pytest.mark.parametrize("decimals", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_last_decimal_of_numbers_from_texts_is_found(decimals: int, dtype: type[np.floating[Any]]) -> None:
+    matrix = np.round(np.random.default_rng(decimals).normal(size=(200, 8)), decimals).astype(dtype)
+    _, found = grid.grid_of(matrix.astype(np.float64), matrix.dtype)
+    assert found == pytest.approx(10.0**-decimals)
+    matrix[17, 3] += dtype(0.3) * dtype(10.0**-decimals)  # one number off the grid: there is none
+    _, found = grid.grid_of(matrix.astype(np.float64), matrix.dtype)
+    assert found < 10.0**-decimals / 2
 
 
 @pytest.mark.parametrize("scale", [0.0173, 0.5, 1 / 3])

@@ -1,9 +1,9 @@
 """Inputs with a grid of their own: the bits below it are filled, so that a mean does not show its count (section 7b).
 
 A float lies on a grid: that of its dtype, or a coarser one if it was rounded before (bf16, fp16, int8 in a float
-table). The sum of c such numbers lies on the grid too, so the exact mean gives c away. The owner therefore fills what
-is below the grid with a keyed function of entity, coordinate and value: private, the same in every round, and
-centred.
+table, a few decimals in a text). The sum of c such numbers lies on the grid too, so the exact mean gives c away. The
+owner therefore fills what is below the grid with a keyed function of entity, coordinate and value: private, the same in
+every round, and centred.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ ENOUGH_DISTINCT: Final = 32
 """A coarser grid than the dtype's is inferred from so many different sizes: fewer may just be round numbers."""
 MOST_LOOKED_AT: Final = 1 << 13
 """Values that are sampled to count different sizes."""
+MOST_DECIMALS: Final = 15
 MOST_LEVELS: Final = 1 << 9
 """Numbers that take at most so many values, apart from the sign, may have been integers times a scale."""
 
@@ -43,7 +44,8 @@ def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, flo
         return finest, 0.0
     used, step = ffi.new("int *"), ffi.new("int *")
     lib.significance(ffi.from_buffer("double[]", matrix), matrix.size, used, step)
-    return max(COARSEST_BITS, min(finest, used[0])), max(math.ldexp(1.0, step[0]), _common_step(matrix, few))
+    steps = math.ldexp(1.0, step[0]), _common_step(matrix, few), _decimal_step(matrix, few, finest)
+    return max(COARSEST_BITS, min(finest, used[0])), max(steps)
 
 
 def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float:
@@ -54,6 +56,19 @@ def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float
     levels = matrix / step
     near = np.abs(levels - np.rint(levels)).max() < 1e-3
     return step if near and np.abs(levels).max() <= MOST_LEVELS else 0.0
+
+
+def _decimal_step(matrix: NDArray[np.float64], few: NDArray[np.float64], bits: int) -> float:
+    """10^-d for numbers of at most d decimals that were read into floats of so many bits; 0 if there is no such d."""
+    largest = float(np.abs(matrix).max())
+    for decimals in range(MOST_DECIMALS + 1):
+        levels = 10.0**decimals
+        tolerance = largest * levels * 2.0**-bits
+        if tolerance > 0.05:  # the floats themselves are not finer
+            return 0.0
+        if all(np.abs(x * levels - np.rint(x * levels)).max() <= tolerance for x in (few, matrix)):
+            return 1 / levels
+    return 0.0
 
 
 def entities(names: Sequence[Name], key: bytes) -> NDArray[np.uint64]:

@@ -73,6 +73,8 @@ GRIDS: Final = (
         40,
         np.float32,
     ),
+    Grid("3 decimals", lambda x: np.round(x, 3), (1e-3,)),
+    Grid("4 decimals", lambda x: np.round(x, 4), (1e-4,)),
 )
 
 
