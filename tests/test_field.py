@@ -84,11 +84,11 @@ def test_a_combination_is_a_matrix_product(ring: Ring, data: st.DataObject) -> N
     assert ring.combine(matrix, x).tolist() == exactly(ring, operator.matmul, matrix, x)
 
 
-@pytest.mark.parametrize("columns", [100, 1000, 2**20 - 1, 2**20])
+@pytest.mark.parametrize("columns", [63, 64, 65, 128, 1000, 5000])  # sums are reduced after 32 and 64 products
 @pytest.mark.parametrize("ring", [RING61, Ring(PRIMES32[:1]), Ring(PRIMES32[-1:]), insecure_ring(65537)], ids=repr)
 def test_sums_of_the_largest_products_do_not_overflow(ring: Ring, columns: int) -> None:
     (p,) = ring.primes
-    length = 17 if columns < 2**20 and ring.dtype == np.uint32 else 1
+    length = 17
     matrix, x = np.full((1, 1, columns), p - 1, ring.dtype), np.full((1, columns, length), p - 1, ring.dtype)
     assert ring.combine(matrix, x).tolist() == [[[columns % p] * length]]
 
@@ -97,9 +97,9 @@ def test_sums_of_the_largest_products_do_not_overflow(ring: Ring, columns: int) 
 @law
 @given(st.data())
 def test_gathered_rows_are_the_weighted_sums_of_their_members(ring: Ring, data: st.DataObject) -> None:
-    counts = data.draw(st.lists(st.sampled_from([0, 1, 5, 33]), max_size=4))
+    counts = data.draw(st.lists(st.sampled_from([0, 1, 5, 33, 66]), max_size=4))
     starts = np.cumsum([0, *counts])
-    rows, length = data.draw(st.integers(33, 40)), data.draw(st.sampled_from(LENGTHS[:7]))
+    rows, length = data.draw(st.integers(66, 70)), data.draw(st.sampled_from([*LENGTHS[:7], 24, 43]))
     weights, y = data.draw(vectors(ring, int(starts[-1]))), data.draw(vectors(ring, rows, length))
     anywhere = st.lists(st.integers(0, rows - 1), min_size=weights.shape[1], max_size=weights.shape[1])
     members = np.array(data.draw(anywhere), np.int64)

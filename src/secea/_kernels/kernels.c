@@ -289,8 +289,8 @@ void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_s
 
 #define SPAN 24 /* elements of a row worked on at a time: their sums fill the registers */
 
-/* The last ones may overlap those before them, and are then computed twice. */
-AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
+/* In both of these the last elements may overlap those before them, and are then computed twice. */
+AVX2 static void gather_long(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
                              const uint32_t *y, size_t j, size_t length) {
     const __m256i c = _mm256_set1_epi64x(0u - p), zero = _mm256_setzero_si256();
     for (size_t at = 0; at < length; at += SPAN) {
@@ -314,14 +314,33 @@ AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, c
         STORE(out + i + 16, third);
     }
 }
+
+AVX2 static void gather_short(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
+                              const uint32_t *w, const uint32_t *y, size_t j, size_t length) {
+    const __m256i c = _mm256_set1_epi64x(0u - p);
+    for (size_t at = 0; at < length; at += 8) {
+        const size_t i = at + 8 <= length ? at : length - 8;
+        __m256i total = _mm256_setzero_si256();
+        for (int64_t k = starts[j]; k < starts[j + 1];) {
+            const int64_t stop = starts[j + 1] - k < GROUP ? starts[j + 1] : k + GROUP;
+            sums s = sums_from(total);
+            for (; k < stop; k++) {
+                const __m256i u = LOAD(ROW_OF(k) + i);
+                add_products(&s, u, _mm256_srli_epi64(u, 32), _mm256_set1_epi32((int)w[k]));
+            }
+            total = closed_sums(&s, c);
+        }
+        STORE(out + i, total);
+    }
+}
 #endif
 
 static void gather_row(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
                        const uint32_t *y, size_t j, size_t length) {
     const uint32_t c = 0u - p;
 #ifdef AVX2
-    if (FOLDS(c) && HAS_AVX2 && length >= SPAN) {
-        gather_avx2(p, out, starts, members, w, y, j, length);
+    if (FOLDS(c) && HAS_AVX2 && length >= 8) {
+        (length < SPAN ? gather_short : gather_long)(p, out, starts, members, w, y, j, length);
         return;
     }
 #endif

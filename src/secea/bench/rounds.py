@@ -32,13 +32,15 @@ def whole(shape: Shape, rounds: int, tick: Tick) -> Section:
     cost = {"set-up": _row([found["setup"]]), "first round": _row(found["rounds"][:1])}
     if rounds > 1:
         cost["round"] = _row(later)
-    cpu, limit = ([each[key] for each in later] for key in ("cpu", "limit"))
+    cpu, limit, busy = ([each[key] for each in later] for key in ("cpu", "limit", "limit, all cores"))
     limits = {
         "the limit": {"CPU": Figure.of(limit, "s"), "bytes": Figure.of(found["formula"], "B")},
+        "the limit, all cores at it": {"CPU": Figure.of(busy, "s"), "bytes": Figure.of(found["formula"], "B")},
         "a round": {
             "CPU": Figure.of(cpu, "s"),
             "bytes": _values(later, "bytes", "B"),
             "times the limit": ratios(cpu, limit),
+            "times that of all cores": ratios(cpu, busy),
         },
         "set-up over a round": {
             "CPU": Figure.of([found["setup"]["cpu"] / each for each in cpu], "x"),

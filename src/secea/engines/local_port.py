@@ -115,7 +115,7 @@ class LocalPort:
         self.losses: dict[int, str] = {}
         self.tables: Mapping[int, Table] = {}
         """What each client contributes to the next round."""
-        self._at_once = 2 * server.session.params.clients
+        self._at_once = server.session.params.clients
         self._pool = ThreadPoolExecutor(os.cpu_count())
 
     def exchange(
