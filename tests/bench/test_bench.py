@@ -266,12 +266,12 @@ def test_what_is_no_run_is_refused(data: Any, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(json.dumps(data), encoding="utf-8")
     result = CliRunner().invoke(main, ["bench", "--read", str(path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
 
 
 def test_a_file_that_is_missing_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["bench", "round", "--compare", str(tmp_path / "none.json")])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "none.json" in result.output
 
 

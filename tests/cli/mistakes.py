@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from terminal import ROOT, environment, shell, shim
+from terminal import ROOT, environment, heed_interrupts, shell, shim
 
 PAGE = ROOT / "docs" / "mistakes.md"
 INTRODUCTION = """# Mistakes
@@ -196,8 +196,9 @@ def interrupted(command: str, folder: Path, tools: Path, **more: str) -> subproc
     """SIGINT once the run has saved something."""
     words = command.partition("#")[0].split()
     process = subprocess.Popen(  # noqa: S603 - a command of the page
-        words, cwd=folder, env=environment(tools, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        words, cwd=folder, env=environment(tools, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
     saved, patience = folder / words[words.index("--out") + 1] / "checkpoint" / "local.npz", time.monotonic() + 100
     while not saved.exists() and process.poll() is None and time.monotonic() < patience:
         time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,11 @@ def shim(folder: Path) -> Path:
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m secea.cli "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     return folder
+
+
+def heed_interrupts() -> None:
+    """In a child, before it runs: whoever starts the tests in the background may have it ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def environment(tools: Path, **more: str) -> dict[str, str]:

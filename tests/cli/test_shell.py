@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from secea import errors
 from secea.cli import main
 from secea.commands.shell import EXIT_CODES, exit_code, told
-from terminal import environment, shell, shim
+from terminal import environment, heed_interrupts, shell, shim
 
 HEAVY = (
     "torch",
@@ -169,7 +169,7 @@ def test_a_terminal_gets_colour_unless_it_is_not_wanted(tools: Path) -> None:
 def test_an_interrupt_is_one_line_and_130(tmp_path: Path, tools: Path) -> None:
     process = subprocess.Popen(  # noqa: S603
         [tools / "secea", "audit"], cwd=tmp_path, env=environment(tools), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
     )  # fmt: skip
     _wait_for_work(process.pid)
     process.send_signal(signal.SIGINT)
