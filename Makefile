@@ -42,8 +42,8 @@ deployment: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow_engine --durations 8 tests/engines
 
-# Against the paper's form, what people use instead, and the limit: tables, runs/bench/bench.json and pictures. A
-# quarter of an hour on two cores; nothing else should run meanwhile. The peers are installed for this alone; phe is under the GPL.
+# Against the paper's form, what people use instead, and the limit: tables, runs/bench/bench.json and pictures. Seven
+# minutes on two cores; nothing else should run meanwhile. The peers are installed for this alone; phe is under the GPL.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/secea bench --large --out runs/bench

@@ -68,7 +68,7 @@ def bench(
     Examples:
       secea bench --quick
       secea bench round peers                              two sections, in full
-      secea bench --large --out runs/bench                 everything: a quarter of an hour
+      secea bench --large --out runs/bench                 everything: seven minutes
       secea bench --read runs/bench/bench.json --compare   against the last accepted run
       secea bench --read runs/bench/bench.json --markdown docs/performance.md
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
