@@ -153,8 +153,7 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
     N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
     width, element = scheme.form.block_length, scheme.ring.element_bytes
     kept = rates.stored(N, scheme.query_positions(M))
-    working = M * width * element + 2 * own * params.K * width * element + 8 * (J + own) * params.dim
-    means = N * J * scheme.form.mean_row_bytes(N)
+    working = M * width * element + own * params.K * width * element + 8 * (J + own) * params.dim
     largest = {
         party: max(phase[party]["sent"] + phase[party]["received"] for phase in phases.values())
         for party in ("client", "server")
@@ -163,7 +162,7 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
         "client_keeps": kept,
         "client": kept + working + largest["client"],
         "server": largest["server"],
-        "one_process": N * (kept + working) + means + min(4 * N * N * CHUNK_BYTES, largest["server"]) + BASE_BYTES,
+        "one_process": N * (kept + working) + min(4 * N * N * CHUNK_BYTES, largest["server"]) + BASE_BYTES,
     }
 
 
