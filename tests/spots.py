@@ -145,8 +145,8 @@ def may_be_taken(spot: Spot, message: bytes) -> bool:
     if not spot.blind or len(message) != len(spot.hop.message):
         return False
     ours, true = message[:HEADER_BYTES], spot.hop.message[:HEADER_BYTES]
-    # The server knows nothing of sequence and salt, nor for whom a message was sealed: it passes it on to whom its header
-    # names, if nothing came for that one before. A receiver that is absent from the round gets nothing anyway.
+    # The server knows nothing of sequence and salt, nor for whom a message was sealed: it passes it on to whom its
+    # header names, if nothing came for that one before. A receiver that is absent from the round gets nothing anyway.
     return ours[:4] == true[:4] and ours[6:20] == true[6:20] and ours[24:48] == true[24:48]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from secea.engines.log import Log
 from secea.engines.port import Failure, Port, Reply, Task
 from secea.errors import FederationError, ProtocolError, Stale, party
+from secea.field import keep_freed_memory
 from secea.messages import Buffer
 from secea.server import Phase, Server
 
@@ -47,6 +48,7 @@ class Driver:
         save: Callable[[bytes], None] | None = None,
         log: Log | None = None,
     ) -> None:
+        keep_freed_memory()
         self.server, self._port = server, port
         self._patience, self._save, self._log = patience or Patience(), save, log or Log()
         self.present: set[int] = set()

@@ -16,6 +16,7 @@ from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, SecEAError, SnapshotError, Stale, party
+from secea.field import keep_freed_memory
 from secea.keys import Identity
 from secea.messages import Buffer, Header, Kind
 from secea.session import Session
@@ -70,6 +71,7 @@ class Host:
         store: Store | None = None,
         log: Log | None = None,
     ) -> None:
+        keep_freed_memory()
         self._session, self._identity = session, identity
         self._participant, self._store, self._log = participant, store, log or Log()
         self._table: Table | None = None
