@@ -811,8 +811,8 @@ class Client:
         wanted = self.placement[span]
         real = wanted != EMPTY
         limit = np.where(real, params.max_abs * (1 + 2**-6) + params.resolution, self.session.form.tolerance)
-        wrong = ~(largest(rows[:, : params.dim]) <= limit)
-        wrong |= ~(largest(rows[:, params.dim :]) <= self.session.form.tolerance)
+        wrong = ~(_sizes(rows[:, : params.dim]) <= limit)
+        wrong |= ~(_sizes(rows[:, params.dim :]) <= self.session.form.tolerance)
         if wrong.any():
             fault = f"{int(wrong.sum())} of {wrong.size} results are impossible: one of them computed wrongly"
             raise ProtocolError((SERVER, *self._others(answering)), fault)
@@ -948,8 +948,8 @@ class Client:
         return self
 
 
-def largest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The largest size in each row; NaN if one of them is."""
+def _sizes(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The size of the largest number in each row; NaN if one of them is."""
     if not rows.shape[1]:
         return np.zeros(len(rows))
     sizes: NDArray[np.float64] = np.maximum(rows.max(axis=1), -rows.min(axis=1))

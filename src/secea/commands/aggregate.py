@@ -28,13 +28,7 @@ Step = Callable[[str], None]
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="FOLDER", type=click.Path(path_type=Path), help="Where the means go.")
 @click.option("--force", is_flag=True, help="Replace results that are there.")
-@click.option(
-    "--collusion",
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="So many clients together learn nothing (less than half).",
-)
+@shell.collusion_option
 @click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
 @click.option(
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."

@@ -13,13 +13,7 @@ from secea.commands import shell
     help="A network of medical concepts, or the borders of US states.  [umls if pykeen is installed]",
 )  # fmt: skip
 @click.option("--clients", metavar="N", default=5, show_default=True, help="Organisations.")
-@click.option(
-    "--collusion",
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="So many clients together learn nothing (less than half).",
-)
+@shell.collusion_option
 @click.option(
     "--entities", metavar="N", type=click.IntRange(min=1), help="So many made-up entities, in place of real data."
 )

@@ -31,13 +31,7 @@ MOST_CHOICES: Final = 9
     "--per-client", metavar="N", type=click.IntRange(min=1), help="The most that one client owns.  [all of them]"
 )
 @click.option("--dim", metavar="N", required=True, type=int, help="Length of an embedding.")
-@click.option(
-    "--collusion",
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="T: so many clients together learn nothing (less than half).",
-)
+@shell.collusion_option
 @click.option("--dropouts", metavar="N", default=0, show_default=True, help="So many clients may be lost in a round.")
 @click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
 @click.option(

@@ -34,6 +34,10 @@ NOT_A_TERMINAL: Final = 110
 """Columns, where nobody has a window to fit."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+collusion_option = click.option(
+    "--collusion", metavar="N", default=1, show_default=True,
+    help="T: so many clients together learn nothing (less than half).",
+)  # fmt: skip
 
 
 def exit_code(error: SecEAError) -> int:
