@@ -12,16 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secea.field import M61, PRIMES32, RING61, Residues, Ring, insecure_ring
+from secea.field import M61, PRIMES30, PRIMES32, RING61, Residues, Ring, insecure_ring
 from strategies import vectors
 
 # Kernels for 2^61 - 1; for 2^32 - c, which fold where c < 1024 (4294966297 is the last prime that does, 4294966243 the
-# next one); and for any other prime.
+# next one); for 2^30 - c (1073740807 and 1073740793); and for any other prime.
 RINGS = [
     RING61,
     *(Ring((p,)) for p in PRIMES32),
-    *(insecure_ring(p) for p in (2, 3, 5, 7, 257, 65537, 2**31 - 1, 4294966243, 4294966297)),
+    *(Ring((p,)) for p in PRIMES30),
+    *(insecure_ring(p) for p in (2, 3, 5, 7, 257, 65537, 1073740793, 1073740807, 2**31 - 1, 4294966243, 4294966297)),
     Ring(PRIMES32),
+    Ring(PRIMES30 + PRIMES32),
 ]
 WORDS = Ring(PRIMES32[:1])  # its elements plus 5 are all 32-bit words but the first five
 # Kernels work on 8, 16 and 512 elements at a time.
@@ -84,13 +86,24 @@ def test_a_combination_is_a_matrix_product(ring: Ring, data: st.DataObject) -> N
     assert ring.combine(matrix, x).tolist() == exactly(ring, operator.matmul, matrix, x)
 
 
-@pytest.mark.parametrize("columns", [63, 64, 65, 128, 1000, 5000])  # sums are reduced after 32 and 64 products
-@pytest.mark.parametrize("ring", [RING61, Ring(PRIMES32[:1]), Ring(PRIMES32[-1:]), insecure_ring(65537)], ids=repr)
+LONELY = [RING61, *(Ring((p,)) for p in (PRIMES32[0], PRIMES32[-1], PRIMES30[0], PRIMES30[-1], 1073740807, 65537))]
+
+
+# Sums are reduced after 15, 32 and 64 products; of words that are not reduced after 3.
+@pytest.mark.parametrize("columns", [2, 3, 4, 14, 15, 16, 17, 63, 64, 65, 128, 1000, 5000])
+@pytest.mark.parametrize("ring", LONELY, ids=repr)
 def test_sums_of_the_largest_products_do_not_overflow(ring: Ring, columns: int) -> None:
     (p,) = ring.primes
     length = 17
     matrix, x = np.full((1, 1, columns), p - 1, ring.dtype), np.full((1, columns, length), p - 1, ring.dtype)
     assert ring.combine(matrix, x).tolist() == [[[columns % p] * length]]
+    assert ring.combine(np.repeat(matrix, 3, axis=1), x).tolist() == [[[columns % p] * length] * 3]
+    begun, starts = np.full((1, 1, length), p - 1, ring.dtype), np.array([0, columns])
+    ring.gather_into([begun], starts, None, [matrix[0]], np.ascontiguousarray(x))
+    assert begun.tolist() == [[[(columns - 1) % p] * length]]
+    if ring.dtype == np.uint32:
+        words = np.full((columns, length), 2**32 - 1, np.uint32)
+        assert ring.combine_words(matrix, words).tolist() == [[[(1 - 2**32) * columns % p] * length]]
 
 
 @each_ring
@@ -99,7 +112,10 @@ def test_sums_of_the_largest_products_do_not_overflow(ring: Ring, columns: int) 
 def test_gathered_rows_are_the_weighted_sums_of_their_members(ring: Ring, data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.sampled_from([0, 1, 5, 33, 66]), max_size=4))
     starts = np.cumsum([0, *counts])
-    rows, length = data.draw(st.integers(66, 70)), data.draw(st.sampled_from([*LENGTHS[:7], 24, 43]))
+    rows, length = (
+        data.draw(st.integers(66, 70)),
+        data.draw(st.sampled_from([*LENGTHS[:7], 24, 32, 43, 48, 49, 57, 100])),
+    )
     weights, y = data.draw(vectors(ring, int(starts[-1]))), data.draw(vectors(ring, rows, length))
     anywhere = st.lists(st.integers(0, rows - 1), min_size=weights.shape[1], max_size=weights.shape[1])
     members = np.array(data.draw(anywhere), np.int64)
@@ -109,6 +125,23 @@ def test_gathered_rows_are_the_weighted_sums_of_their_members(ring: Ring, data: 
         for j, (span, some) in enumerate(zip(spans, members_of, strict=True)):
             expected[:, j] = exactly(ring, operator.matmul, weights[:, span], y[:, some])
         assert np.array_equal(ring.gather(starts, given_members, weights, y), expected)
+        # Onto something, and several at once: the primes of their weights may be differently far apart.
+        other = np.concatenate([ring.zeros(5), weights], axis=1)[:, 5:]
+        begun = [data.draw(vectors(ring, len(counts), length)) for _ in range(3)]
+        results = [each.copy() for each in begun]
+        ring.gather_into(results, starts, given_members, [weights, other, ring.zeros(weights.shape[1])], y)
+        for before, after, gathered in zip(
+            begun, results, (expected, expected, ring.zeros(*expected.shape[1:])), strict=True
+        ):
+            assert np.array_equal(after, ring.add(before, gathered))
+
+
+def test_results_of_another_shape_are_refused() -> None:
+    ring = Ring(PRIMES30[:2])
+    starts, weights, y = np.array([0, 2]), [ring.zeros(2)], ring.zeros(2, 4)
+    for results in ([], [ring.zeros(2, 4)], [ring.zeros(1, 4)] * 2):
+        with pytest.raises(ValueError, match=r"1 results of shape \(2, 1, 4\)"):
+            ring.gather_into(results, starts, None, weights, y)
 
 
 @pytest.mark.parametrize("ring", [ring for ring in RINGS if ring.dtype == np.uint32], ids=repr)
@@ -122,7 +155,14 @@ def test_words_that_are_not_reduced_combine_as_if_they_were(ring: Ring, data: st
     assert ring.combine_words(matrix, words).tolist() == exactly(ring, operator.matmul, matrix, same)
 
 
-ODD = [Ring(PRIMES32), Ring(PRIMES32[:3]), insecure_ring(3, 5, 7), insecure_ring(65537), insecure_ring(7, 2**31 - 1, 3)]
+ODD = [
+    Ring(PRIMES32),
+    Ring(PRIMES30),
+    Ring(PRIMES32[:3]),
+    insecure_ring(3, 5, 7),
+    insecure_ring(65537),
+    insecure_ring(7, 2**31 - 1, 3),
+]
 
 
 @pytest.mark.parametrize("ring", ODD, ids=lambda ring: "x".join(map(str, ring.primes))[:24])
@@ -251,11 +291,13 @@ def test_operands_of_different_shapes_are_refused() -> None:
         RING61.combine(RING61.zeros(2, 3), RING61.zeros(4, 5))
 
 
-def test_the_primes_are_the_ten_largest_below_2_to_the_32() -> None:
+def test_the_primes_are_the_sixteen_largest_below_2_to_the_32_and_2_to_the_30() -> None:
     def is_prime(n: int) -> bool:
         return all(n % d for d in range(2, 2**16))
 
     assert [n for n in range(2**32 - 1, PRIMES32[-1] - 1, -1) if is_prime(n)] == list(PRIMES32)
+    assert [n for n in range(2**30 - 1, PRIMES30[-1] - 1, -1) if is_prime(n)] == list(PRIMES30)
+    assert len(PRIMES30) == len(PRIMES32) == 16
 
 
 @pytest.mark.parametrize("primes", [(), (7, 7), (M61, 7), (2**32 + 15,), (1,), (0,), (-7,)])

@@ -518,8 +518,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> KeysUsed:
         alive.append(self)
         keys_of[id(self)] = key
 
-    def sealed(self: Sealer, chunk: int, payload: Buffer) -> memoryview:
-        message = seal(self, chunk, payload)
+    def sealed(self: Sealer, chunk: int, *payload: Buffer) -> memoryview:
+        message = seal(self, chunk, *payload)
         record.hide("seal", keys_of[id(self)], chunk, message)
         return message
 

@@ -347,7 +347,11 @@ def test_what_one_end_seals_the_other_opens(
     sealer, opener = mine.sealer(header), theirs.opener(header)
     for chunk in range(header.chunks):
         opener.next = chunk
-        assert opener.open(header.at(chunk), sealer.seal(chunk, data)) == data
+        sealed, key = sealer.seal(chunk, data), mine.derive("seal", header.label())
+        assert opener.open(header.at(chunk), sealed) == data
+        assert sealer.seal(chunk, data[:3], b"", memoryview(data)[3:]) == sealed  # in parts
+        head, nonce = bytes(sealed[:HEADER_BYTES]), chunk.to_bytes(12, "little")
+        assert sealed[HEADER_BYTES:] == AESGCM(key).encrypt(nonce, data, head)
 
 
 @law

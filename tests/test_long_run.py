@@ -149,7 +149,7 @@ class broken:  # noqa: N801 - reads as what it is: with broken(client)
     def __enter__(self) -> None:
         answers, who = Client._answers, self.who
 
-        def wrongly(client: Client, stage: Stage) -> Iterator[tuple[int, Buffer]]:
+        def wrongly(client: Client, stage: Stage) -> Iterator[tuple[int, bytes, Buffer]]:
             if client.number == who and client.sums is not None:
                 ring = client.session.ring
                 client.sums = ring.add(client.sums, np.ones_like(client.sums))

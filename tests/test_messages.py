@@ -128,7 +128,7 @@ def layouts(draw: st.DrawFn) -> Layout:
         draw(st.integers(0, 5000) | st.integers(CHUNK_BYTES // 2, 2 * CHUNK_BYTES)),
     )
     sections, prefix = draw(st.integers(1, 6)), draw(st.integers(0, 9))
-    return Layout(rows, row_bytes, sections, draw(st.just(0) | st.integers(1, 400)), prefix)
+    return Layout(rows, row_bytes, sections, draw(st.just(0) | st.integers(1, 400)), prefix, draw(st.booleans()))
 
 
 @law
@@ -137,21 +137,26 @@ def layouts(draw: st.DrawFn) -> Layout:
 @example(Layout(0, 0, 3))
 @example(Layout(1, 2 * CHUNK_BYTES))
 def test_the_chunks_cover_each_row_of_each_section_exactly_once_and_in_order(layout: Layout) -> None:
-    covered = [
-        (layout.section(chunk), row)
-        for chunk in range(layout.chunks)
-        for row in range(layout.span(chunk).start, layout.span(chunk).stop)
-    ]
-    assert covered == [(section, row) for section in range(layout.sections) for row in range(layout.rows)]
+    for section in range(layout.sections):
+        own = [chunk for chunk in range(layout.chunks) if layout.section(chunk) == section]
+        assert [layout.within(chunk) for chunk in own] == list(range(layout.section_chunks))
+        covered = [row for chunk in own for row in range(layout.span(chunk).start, layout.span(chunk).stop)]
+        assert covered == list(range(layout.rows))
     assert layout.chunks == layout.sections * layout.section_chunks
 
 
 @law
 @given(layouts())
+def test_sections_come_one_after_the_other_or_interleaved(layout: Layout) -> None:
+    order = [(layout.section(chunk), layout.within(chunk)) for chunk in range(layout.chunks)]
+    places = [(section, within) for section in range(layout.sections) for within in range(layout.section_chunks)]
+    assert order == (sorted(places, key=lambda place: place[::-1]) if layout.interleaved else places)
+
+
+@law
+@given(layouts())
 def test_every_section_has_a_chunk_and_no_chunk_is_empty_unless_the_section_is(layout: Layout) -> None:
-    sections = [layout.section(chunk) for chunk in range(layout.chunks)]
-    assert sections == sorted(sections)
-    assert set(sections) == set(range(layout.sections))
+    assert {layout.section(chunk) for chunk in range(layout.chunks)} == set(range(layout.sections))
     sizes = [layout.span(chunk).stop - layout.span(chunk).start for chunk in range(layout.chunks)]
     assert all(size > 0 for size in sizes) if layout.rows else set(sizes) == {0}
 

@@ -62,6 +62,9 @@ class LyingAnswerer:
     def prepare(self, chunk: int, rows: int) -> None:
         self.real.prepare(chunk, rows)
 
+    def begin(self, chunk: int, rows: int) -> Residues:
+        return self.real.begin(chunk, rows)
+
     def cover(self, chunk: int, answers: Residues) -> Buffer:
         ring = self.lying.form.ring
         return self.real.cover(chunk, ring.add(answers, self.lying.lie(ring, self.asker, chunk, answers)))

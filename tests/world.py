@@ -85,14 +85,14 @@ class Ledger:
                 self.used[channel.me, channel.peer, purpose, key] += 1
             return key
 
-        def sealing(sealer: Sealer, chunk: int, payload: Buffer) -> memoryview:
-            header, content = sealer.header, hashlib.sha256(payload).digest()
+        def sealing(sealer: Sealer, chunk: int, *payload: Buffer) -> memoryview:
+            header, content = sealer.header, hashlib.sha256(b"".join(payload)).digest()
             place = (header.label(), chunk)
             assert self.sealed.setdefault(place, content) == content, f"a key sealed two contents: {header.title}"
             if header.kind is Kind.TABLE:
                 spot = (header.kind, header.sender, header.receiver, header.context, chunk)
                 assert self.hidden.setdefault(spot, content) == content, "masks of one context hid two tables"
-            return seal(sealer, chunk, payload)
+            return seal(sealer, chunk, *payload)
 
         def drawn(wire: Endpoint, *args: Any, **more: Any) -> tuple[Stage, ...]:
             new = stages(wire, *args, **more)

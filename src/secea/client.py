@@ -70,7 +70,11 @@ from secea.session import Session, label_of, members_context, step_context, unio
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
 from secea.table import Name, Table, TableLike, as_table, canonical_names
 
-_SNAPSHOT: Final = "secea client 2"
+_SNAPSHOT: Final = "secea client 3"
+_DEALT: Final = (Kind.QUERY, Kind.INDICATOR, Kind.RESHARE, Kind.SHARE)
+"""What is shared among clients, their own share included."""
+ASKERS_AT_ONCE: Final = 8
+"""Clients whose queries are answered together: a chunk for each of them is held in memory."""
 
 
 class Phase(StrEnum):
@@ -133,6 +137,7 @@ class Client:
         self.pending: tuple[Stage, ...] = ()
         self.members: dict[int, bytes] | None = None  # of the step that is going on, once announced
         self.missing: set[tuple[int, int]] = set()  # (kind, sender) of what is still to come
+        self.dealt: dict[int, int] = {}  # kind of what is pending: chunks of our own share of it that are kept
         self.greeted: tuple[int, ...] = ()
         self.parts: dict[int, bytes] = {}
         self.secret = b""
@@ -231,7 +236,7 @@ class Client:
         """Give up a round, or weights, that will not be finished. Nothing that was drawn for them is used again."""
         self._leave_round()
         if self.phase in (Phase.OPENING, Phase.RESHARE):
-            self.context, self.contributors = self.query_context, ()
+            self.context, self.contributors, self.weighted = self.query_context, (), None
             self._rest()
 
     @property
@@ -409,8 +414,6 @@ class Client:
                 kinds = (Kind.QUERY, Kind.INDICATOR) if self.session.form.weighted else (Kind.QUERY,)
                 self._announce(announcement, self.union_members, *kinds)
                 self.query_members = clients
-                for stage in self.pending:
-                    self._add_own_share(stage)
             case Step.OPENING:
                 self._begin_opening(header, announcement)
             case Step.RESHARE:
@@ -422,10 +425,6 @@ class Client:
                         SERVER, f"announces the re-sharing of {clients}, and asked {self.resharers} for it"
                     )
                 self._announce(announcement, self.resharers, Kind.RESHARE)
-                shape = (len(self.contributors), self.shape.positions)
-                self.weighted = self.session.ring.zeros(*shape)
-                for stage in self.pending:
-                    self._add_own_share(stage)
             case Step.SHARE:
                 self._due(header, Phase.SHARE)
                 self.wire.require(header, round=self.round)
@@ -434,8 +433,6 @@ class Client:
                     raise FaultyPeer(SERVER, fault)
                 self._announce(announcement, self.query_members, Kind.SHARE)
                 self.contributors = clients
-                self.sums = self.session.ring.zeros(self.M, self.session.form.block_length)
-                self._add_own_share(self.pending[0])
         self._advance()
 
     def _announce(self, announcement: Announcement, among: tuple[int, ...], *kinds: Kind) -> None:
@@ -455,6 +452,9 @@ class Client:
         """Where nothing is missing any more: go on to the next phase."""
         if self.members is None or self.missing:
             return
+        for stage in self.pending:
+            if stage.kind in _DEALT:
+                self._keep_own_share(stage)
         clients = tuple(self.members)
         members = tuple(self.members.items())
         match self.phase:
@@ -487,7 +487,7 @@ class Client:
     def _send(self, phase: Phase, *kinds: Kind, seed: bytes = b"") -> None:
         """Go to a phase by sending something."""
         self.pending = self.wire.stages({kind: self._label(kind) for kind in kinds}, self.context, seed=seed)
-        self.phase, self.members, self.missing = phase, None, set()
+        self.phase, self.members, self.missing, self.dealt = phase, None, set(), {}
 
     def _leave_round(self, *, finished: bool = False) -> None:
         """Back to where the next round can begin; nothing of this one is kept but its means, if it gave all of them."""
@@ -620,12 +620,18 @@ class Client:
         seeds = {v: expand(stage.seed, "share", b"%d" % v) for v in seeded}
         return Dealer(self.session.code, tuple(receivers), seeds), seeds
 
-    def _add_own_share(self, stage: Stage) -> None:
-        """What this client keeps of what it shares."""
+    def _keep_own_share(self, stage: Stage) -> None:
+        """What this client keeps of what it shares, as far as it was not kept while it was dealt to the others."""
         deal = self._deal(stage)
         dealer, _ = self._dealer(stage, [self.number])
-        for chunk in range(deal.layout.chunks):
-            self._sink(stage.kind, self.number, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk))[:, 0])
+        for chunk in range(self.dealt.get(stage.kind, 0), deal.layout.chunks):
+            self._keep_own(stage, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk))[:, 0])
+
+    def _keep_own(self, stage: Stage, layout: Layout, chunk: int, share: Residues) -> None:
+        """Keep one chunk of our own share, once, however often it is dealt."""
+        if stage in self.pending and self.dealt.get(stage.kind, 0) == chunk:
+            self._sink(stage.kind, self.number, layout, chunk, share)
+            self.dealt[int(stage.kind)] = chunk + 1
 
     def _got_share(self, opened: Opened) -> None:
         """Another client's share: of a query, an indicator, a re-sharing, or its embeddings (eq. 8)."""
@@ -665,7 +671,8 @@ class Client:
             assert self.weighted is not None
             ring.add_rows(self.weighted[:, layout.section(chunk)], span, share[:, :, 0])
         else:
-            assert self.sums is not None
+            if self.sums is None:
+                self.sums = ring.zeros(layout.rows, share.shape[2])
             ring.add_rows(self.sums, span, share)
 
     # ------------------------------------------------------------------------------------------------------ weights
@@ -739,6 +746,7 @@ class Client:
             raise FaultyPeer(SERVER, f"asks {clients} to re-share; {self.session.params.need} contributors are due")
         self.resharers = clients
         self.reciprocals = self.session.ring.multiply(self._rho(), self.reciprocals)
+        self.weighted = self.session.ring.zeros(len(self.contributors), self.shape.positions)
         self.context = step_context(self.context, self.weights, announcement)
         self._send(Phase.RESHARE, *((Kind.RESHARE,) if self.number in clients else ()))
 
@@ -752,22 +760,28 @@ class Client:
 
     # ------------------------------------------------------------------------------------------- answers and means
 
-    def _answers(self, stage: Stage) -> Iterator[tuple[int, Buffer]]:
-        """<query, sums> for each query of each contributor, covered: chunk by chunk."""
+    def _answers(self, stage: Stage) -> Iterator[tuple[int, bytes, Buffer]]:
+        """<query, sums> for each query of each contributor, covered, behind a proof: chunk by chunk."""
         session, shape = self.session, self.shape
         sums = self.sums
         assert sums is not None
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
-        for section, n in enumerate(self.contributors):
-            weights = self.queries[n] if self.weighted is None else self.weighted[:, section]
-            proof = self.wire.confirmation(self.number, n, stage.context)
-            ahead = self._prepared[1].get(n) if hmac.compare_digest(self._prepared[0], stage.seed) else None
-            answerer = ahead or session.form.answerer(self.wire, stage, n)
-            for chunk in range(section * layout.section_chunks, (section + 1) * layout.section_chunks):
-                span = layout.span(chunk)
-                starts = shape.starts[span.start : span.stop + 1]
-                answers = session.ring.gather(starts, shape.members, weights, sums)
-                yield chunk, b"".join([proof, answerer.cover(chunk - section * layout.section_chunks, answers)])
+        proofs = [self.wire.confirmation(self.number, n, stage.context) for n in self.contributors]
+        ahead = self._prepared[1] if hmac.compare_digest(self._prepared[0], stage.seed) else {}
+        answerers = [ahead.get(n) or session.form.answerer(self.wire, stage, n) for n in self.contributors]
+        for first in range(0, layout.chunks, layout.sections):
+            span = layout.span(first)
+            starts = shape.starts[span.start : span.stop + 1]
+            for low in range(0, layout.sections, ASKERS_AT_ONCE):
+                some = range(low, min(low + ASKERS_AT_ONCE, layout.sections))
+                answers = [answerers[i].begin(layout.within(first), starts.size - 1) for i in some]
+                session.ring.gather_into(answers, starts, shape.members, [self._weights(i) for i in some], sums)
+                for i, each in zip(some, answers, strict=True):
+                    yield first + i, proofs[i], answerers[i].cover(layout.within(first), each)
+
+    def _weights(self, section: int) -> Residues:
+        """The queries of one contributor, as they are answered."""
+        return self.queries[self.contributors[section]] if self.weighted is None else self.weighted[:, section]
 
     def _got_means(self, opened: Opened) -> None:
         """What the server made of the answers to our queries."""
@@ -862,8 +876,8 @@ class Client:
                 case Kind.ANSWER:
                     layout = self.session.layout(Kind.ANSWER, self.M, len(self.contributors))
                     sealer = self.wire.sealer(stage, SERVER, layout.chunks)
-                    for chunk, covered in self._answers(stage):
-                        yield sealer.seal(chunk, covered)
+                    for chunk, proof, covered in self._answers(stage):
+                        yield sealer.seal(chunk, proof, covered)
                 case Kind.ABORT:
                     yield self.wire.sealer(stage, SERVER).seal(0, NO_PLACEMENT)
                 case _:
@@ -889,16 +903,17 @@ class Client:
 
     def _share_messages(self, stage: Stage) -> Iterator[Buffer]:
         """Shares for all members of the epoch, whoever of them will be announced."""
-        receivers = [v for v in self._receivers(stage) if v != self.number]
-        dealer, seeds = self._dealer(stage, receivers)
+        others = [v for v in self._receivers(stage) if v != self.number]
+        dealer, seeds = self._dealer(stage, [self.number, *others])
         for v, seed in seeds.items():
-            if v in receivers:
+            if v in others:
                 yield self.wire.sealer(stage, v).seal(0, seed)
         deal = self._deal(stage)
-        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers]
+        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers[1:]]
         for chunk in range(deal.layout.chunks):
             shares = dealer.deal(chunk, deal.data(chunk))
-            for i, sealer in enumerate(sealers):
+            self._keep_own(stage, deal.layout, chunk, shares[:, 0])
+            for i, sealer in enumerate(sealers, 1):
                 yield sealer.seal(chunk, self.session.ring.to_bytes(shares[:, i]))
 
     def _receivers(self, stage: Stage) -> tuple[int, ...]:
@@ -911,7 +926,7 @@ class Client:
     _SAVED: Final = (
         "names", "paillier", "epoch", "attempt", "weights", "round",
         "context", "union_context", "query_context", "base_context",
-        "members", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
+        "members", "dealt", "greeted", "parts", "secret", "union_members", "tags", "rows", "placement", "query_members",
         "queries", "indicators", "contributors", "resharers", "reciprocals", "weighted", "values", "sums", "means",
         "failure", "coming",
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Vectors over F_p, and over several primes side by side.
 
 A `Ring` is a tuple of primes. Its vectors are arrays whose first axis runs over the primes: one row for 2^61 - 1, P
-rows for a residue number system of P primes just under 2^32. All arithmetic is exact and runs in compiled loops that
-release the interpreter's lock.
+rows for a residue number system of P primes just under 2^32 or 2^30. All arithmetic is exact and runs in compiled
+loops that release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ Residues: TypeAlias = NDArray[Any]
 
 M61: Final = 2**61 - 1
 
-# The primes 2^32 - c with the smallest c: products reduce by folding the high half into the low one.
+# The primes 2^32 - c, and 2^30 - c, with the smallest c: products reduce by folding high bits into low ones. Products
+# modulo the light ones leave room for carries, and are summed in two thirds of the time.
+PRIMES30: Final = tuple(
+    2**30 - c for c in (35, 41, 83, 101, 105, 107, 135, 153, 161, 173, 203, 257, 263, 297, 321, 347)
+)
 PRIMES32: Final = tuple(2**32 - c for c in (5, 17, 65, 99, 107, 135, 153, 185, 209, 267, 299, 315, 353, 369, 387, 419))
 
 
@@ -53,7 +57,10 @@ class Ring:
         if len(set(self.primes)) != len(self.primes) or not self.primes:
             raise ValueError(f"a ring takes distinct primes, got {self.primes}")
         self.dtype: np.dtype[Any] = np.dtype(np.uint64 if wide else np.uint32)
-        self._full = all(p.bit_length() == 32 for p in self.primes)
+        self.size = len(self.primes)
+        """The number of primes."""
+        self.element_bytes = self.size * self.dtype.itemsize
+        """The bytes of one element, all primes together."""
         self._table = ffi.new("uint32_t[]", [] if wide else self.primes)
 
     def __repr__(self) -> str:
@@ -66,19 +73,9 @@ class Ring:
         return hash(self.primes)
 
     @property
-    def size(self) -> int:
-        """The number of primes."""
-        return len(self.primes)
-
-    @property
     def modulus(self) -> int:
         """The product of the primes."""
         return math.prod(self.primes)
-
-    @property
-    def element_bytes(self) -> int:
-        """The bytes of one element, all primes together."""
-        return self.size * self.dtype.itemsize
 
     def _kernel(self, name: str) -> Callable[..., Any]:
         """The compiled loop of that name."""
@@ -179,7 +176,7 @@ class Ring:
     def combine_words(self, matrix: Residues, words: NDArray[np.uint32]) -> Residues:
         """Like `combine`, for words of 32 bits [columns, ...] that are not reduced, the same for every prime."""
         assert self.dtype == np.uint32
-        return self._combine(matrix, list(words), [0] * len(words), words.shape[1:])
+        return self._combine(matrix, list(words), [0] * len(words), words.shape[1:], words=True)
 
     def _combine(
         self,
@@ -189,6 +186,7 @@ class Ring:
         shape: tuple[int, ...],
         *,
         apart: bool = False,
+        words: bool = False,
     ) -> Residues:
         """The columns are given by where they begin, and by the step from one prime to the next."""
         rows, columns = matrix.shape[1:]
@@ -200,7 +198,7 @@ class Ring:
             lib.combine61(_pointer(out[0]), _pointer(factors), ffi.new("uint64_t *[]", pointers), rows, columns, n)
         else:
             self._kernel("combine")(
-                _pointer(out[0, 0]), out.strides[0] // 4, out.strides[1] // 4, _pointer(factors),
+                words, _pointer(out[0, 0]), out.strides[0] // 4, out.strides[1] // 4, _pointer(factors),
                 ffi.new("uint32_t *[]", pointers), ffi.new("size_t[]", steps), rows, columns, n,
             )  # fmt: skip
         return out
@@ -212,14 +210,36 @@ class Ring:
 
         Without members the k-th of a row stands for y[k - starts[j]]: a dense product.
         """
+        gathered = self.zeros(starts.size - 1, y.shape[2])
+        self.gather_into([gathered], starts, members, [weights], y)
+        return gathered
+
+    def gather_into(
+        self,
+        out: Sequence[Residues],
+        starts: NDArray[np.int64],
+        members: NDArray[np.int64] | None,
+        weights: Sequence[Residues],
+        y: Residues,
+    ) -> None:
+        """out[i] += gather(starts, members, weights[i], y) for each i; rows of y are fetched once for all of them."""
         rows, length = starts.size - 1, y.shape[2]
-        if starts[-1] > weights.shape[1] or (members is not None and members.size < starts[-1]):
-            raise ValueError(f"{weights.shape[1]} weights do not reach to {starts[-1]}")
-        out = self.empty(rows, length)
+        reach = min(each.shape[1] for each in weights)
+        if starts[-1] > reach or (members is not None and members.size < starts[-1]):
+            raise ValueError(f"{reach} weights do not reach to {starts[-1]}")
+        if any(each.shape != (self.size, rows, length) for each in out) or len(out) != len(weights):
+            raise ValueError(f"{len(weights)} results of shape {(self.size, rows, length)} are needed")
         at = ffi.from_buffer("int64_t[]", np.ascontiguousarray(starts, np.int64))
         rows_of = ffi.NULL if members is None else ffi.from_buffer("int64_t[]", members)
-        self._kernel("gather")(_pointer(out), at, rows_of, *self._apart(weights), *self._apart(y), rows, length)
-        return out
+        to, factors = [_pointer(each, write=True) for each in out], [_pointer(each[0]) for each in weights]
+        if self.dtype == np.uint64:
+            for result, factor in zip(to, factors, strict=True):
+                lib.gather61(result, at, rows_of, factor, _pointer(y), rows, length)
+            return
+        self._kernel("gather")(
+            ffi.new("uint32_t *[]", to), at, rows_of, ffi.new("uint32_t *[]", factors),
+            ffi.new("size_t[]", [each.strides[0] // 4 for each in weights]), len(out), *self._apart(y), rows, length,
+        )  # fmt: skip
 
     def join(self, x: Residues, scale: float, less: int = 0) -> NDArray[np.float64]:
         """The integers that have these residues, less a number, centred around 0, times `scale`, as floats."""
@@ -266,25 +286,18 @@ class Ring:
         x = np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
         return x.reshape(self.size, *shape)
 
-    def accept(self, words: Residues, more: Callable[[Residues], None]) -> None:
-        """Make random words [P, n] uniform elements, in place, by rejection; `more` fills further words.
+    def accept(self, b: int, words: Residues, more: Callable[[Residues], None]) -> None:
+        """Make random words [n] uniform modulo the b-th prime, in place, by rejection; `more` fills further words.
 
-        The words are read in order, for one prime after the other: each is cut to as many bits as the prime has, and
-        dropped if it is not below it.
+        The words are read in order: each is cut to as many bits as the prime has, and dropped if it is not below it.
         """
-        if self._full and self.valid(words):  # almost always, for primes just under 2^32
-            return
-        stream = words.reshape(-1) if self.size == 1 else words.reshape(-1).copy()
-        for p, row in zip(self.primes, words, strict=True):
-            left = row
-            while left.size:
-                ready = min(left.size, stream.size)
-                left[:ready], stream = stream[:ready], stream[ready:]
-                if ready < left.size:
-                    more(left[ready:])
-                pointer = _pointer(left, write=True)
-                wide = self.dtype == np.uint64
-                left = left[lib.accept61(pointer, left.size) if wide else lib.accept32(p, pointer, left.size) :]
+        p, wide = self.primes[b], self.dtype == np.uint64
+        # Almost always all of them are usable, for primes just under a power of two.
+        left = words if wide else words[lib.usable32(p, _pointer(words, write=True), words.size) :]
+        while left.size:
+            pointer = _pointer(left, write=True)
+            left = left[lib.accept61(pointer, left.size) if wide else lib.accept32(p, pointer, left.size) :]
+            more(left)
 
 
 RING61: Final = Ring((M61,))

@@ -77,8 +77,8 @@ def entities(names: Sequence[Name], key: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(hashed, "<u8").astype(np.uint64)
 
 
-def filler(matrix: NDArray[np.float64], entity: NDArray[np.uint64], key: bytes) -> NDArray[np.uint32]:
-    """128 bits for each coordinate: AES-256, keyed, of (entity, coordinate, value). Four words each."""
+def filler(matrix: NDArray[np.float64], entity: NDArray[np.uint64], key: bytes) -> NDArray[np.uint64]:
+    """128 bits for each coordinate: AES-256, keyed, of (entity, coordinate, value). Two words each."""
     rows, dim = matrix.shape
     blocks = np.empty((rows, dim, 2), "<u8")
     with np.errstate(over="ignore"):
@@ -87,7 +87,7 @@ def filler(matrix: NDArray[np.float64], entity: NDArray[np.uint64], key: bytes) 
     cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305 - one block each: a keyed function
     out = np.empty(blocks.nbytes + 16, np.uint8)
     size = cipher.update_into(blocks.data.cast("B"), out.data)
-    return out[:size].view("<u4").astype(np.uint32, copy=False)
+    return out[:size].view("<u8").astype(np.uint64, copy=False)
 
 
 ROWS_AT_ONCE: Final = 1 << 16
@@ -112,7 +112,7 @@ def encode(
         fill, residues = filler(part, entity[start : start + some], key), ring.empty(*part.shape)
         lib.encode32(
             ffi.from_buffer("uint32_t[]", primes), ring.size, ffi.from_buffer("double[]", part),
-            ffi.from_buffer("uint32_t[]", fill), part.size, f, used, finest, coarsest,
+            ffi.from_buffer("uint64_t[]", fill), part.size, f, used, finest, coarsest,
             ffi.from_buffer("uint32_t[]", residues),
         )  # fmt: skip
         out[:, start : start + some] = residues

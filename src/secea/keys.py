@@ -20,6 +20,7 @@ import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
@@ -224,14 +225,20 @@ class Sealer:
     """Seals the chunks of one message under that message's own key; the chunk's number is the nonce."""
 
     def __init__(self, key: bytes, header: Header) -> None:
-        self._aead, self.header, self._head = AESGCM(key), header, bytearray(header.label())
+        self._cipher, self.header, self._head = algorithms.AES256(key), header, bytearray(header.label())
 
-    def seal(self, chunk: int, payload: Buffer) -> memoryview:
-        """The chunk as it travels: header, ciphertext, tag."""
+    def seal(self, chunk: int, *payload: Buffer) -> memoryview:
+        """The chunk as it travels: header, ciphertext, tag. The payload may come in parts: they are not copied."""
         head = Header.relabelled(self._head, chunk)
-        message = buffer(HEADER_BYTES + len(payload) + TAG_BYTES)
+        message = buffer(HEADER_BYTES + sum(map(len, payload)) + TAG_BYTES)
         message[:HEADER_BYTES] = head
-        self._aead.encrypt_into(_nonce(chunk), payload, head, message[HEADER_BYTES:])
+        aead = Cipher(self._cipher, modes.GCM(_nonce(chunk))).encryptor()
+        aead.authenticate_additional_data(head)
+        at = HEADER_BYTES
+        for part in payload:
+            at += aead.update_into(part, message[at:])
+        aead.finalize()
+        message[at:] = aead.tag
         return message
 
 

@@ -45,11 +45,17 @@ class Kind(IntEnum):
 
 _HEADER: Final = struct.Struct("<BBHHHIIIIII16s16s")
 HEADER_BYTES: Final = _HEADER.size
+_KIND_AT: Final = struct.calcsize("<B")
 _CHUNK: Final = struct.Struct("<I")
 _CHUNK_AT: Final = struct.calcsize("<BBHHHIIII")
 NO_CONTEXT: Final = bytes(DIGEST_BYTES)
 NO_PLACEMENT: Final = b"placement"
 """What a client says in an abort."""
+
+
+def kind_of(message: Buffer) -> Kind:
+    """The kind of a message that a party made."""
+    return Kind(message[_KIND_AT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +131,8 @@ class Header:
 class Layout:
     """How a message falls into chunks: whole rows, as many as fit, never across sections; at least one chunk each.
 
-    A message may have several sections of equally many rows (one for each client that it speaks about), and each chunk
-    may carry a prefix.
+    A message may have several sections of equally many rows (one for each client that it speaks about), one after the
+    other or `interleaved`: the first chunk of each, then the second of each. Each chunk may carry a prefix.
     """
 
     rows: int
@@ -134,6 +140,7 @@ class Layout:
     sections: int = 1
     per_chunk: int = 0
     prefix: int = 0
+    interleaved: bool = False
 
     def __post_init__(self) -> None:
         if not self.per_chunk:
@@ -151,11 +158,15 @@ class Layout:
 
     def section(self, chunk: int) -> int:
         """The section that a chunk belongs to."""
-        return chunk // self.section_chunks
+        return chunk % self.sections if self.interleaved else chunk // self.section_chunks
+
+    def within(self, chunk: int) -> int:
+        """The number of a chunk within its section."""
+        return chunk // self.sections if self.interleaved else chunk % self.section_chunks
 
     def span(self, chunk: int) -> slice:
         """The rows of one chunk, within its section."""
-        start = chunk % self.section_chunks * self.per_chunk
+        start = self.within(chunk) * self.per_chunk
         return slice(start, min(self.rows, start + self.per_chunk))
 
     def payload_bytes(self, chunk: int) -> int:

@@ -20,7 +20,7 @@ Entropy: TypeAlias = Callable[[int], bytes]
 """`entropy(n)` returns n fresh, secret, uniform bytes."""
 
 SEED_BYTES = 32
-_ZEROS = bytes(1 << 18)
+_ZEROS = memoryview(bytes(1 << 18))
 
 
 class Source(Protocol):
@@ -52,7 +52,7 @@ class KeyStream:
         """The next bytes of the stream, written to `out`."""
         for start in range(0, len(out), len(_ZEROS)):
             part = out[start : start + len(_ZEROS)]
-            self._cipher.update_into(_ZEROS[: len(part)] if len(part) < len(_ZEROS) else _ZEROS, part)
+            self._cipher.update_into(_ZEROS[: len(part)], part)
 
     def bytes(self, count: int) -> bytes:
         """The next bytes of the stream."""
@@ -63,13 +63,13 @@ class KeyStream:
     def elements(self, ring: Ring, *shape: int) -> Residues:
         """Uniform elements by rejection: words of the stream in order, the primes one after the other."""
         out = ring.empty(*shape)
-        words = out.reshape(ring.size, prod(shape))
-        self._words(words)
-        ring.accept(words, self._words)
+        for b, words in enumerate(out.reshape(ring.size, prod(shape))):
+            self._words(words)
+            ring.accept(b, words, self._words)
         return out
 
     def _words(self, out: Residues) -> None:
-        self.fill(out.reshape(-1).view(np.uint8).data)
+        self.fill(out.view(np.uint8).data)
 
     def nonzero(self, ring: Ring, *shape: int) -> Residues:
         """Uniform elements that are not 0 modulo any prime."""

@@ -59,7 +59,7 @@ from secea.retrieval.reciprocal import opened_masked, reciprocals, same_at_every
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, seeded_clients
 
-_SNAPSHOT: Final = "secea server 2"
+_SNAPSHOT: Final = "secea server 3"
 MOST_ATTEMPTS: Final = 8
 
 
@@ -87,6 +87,16 @@ COLLECTED: Final = {
     Phase.ANSWER: (Kind.ANSWER,),
 }
 """What comes in each phase."""
+
+OVER: Final = {
+    phase: frozenset(
+        kind
+        for earlier in (COLLECTED if phase is Phase.READY else list(Phase)[:i])
+        for kind in COLLECTED.get(earlier, ())
+    )
+    for i, phase in enumerate(Phase)
+}
+"""What came in the phases before each phase."""
 
 
 class Server:
@@ -116,6 +126,7 @@ class Server:
         self.answers: dict[int, dict[int, Buffer]] = {}  # chunk: client: payload
         self.masked = 0  # chunks of answers that were turned into means
         self.mean_stage: Stage | None = None
+        self.mean_salts: dict[int, bytes] = {}  # of each client's means
         self.finished: dict[int, bytes] = {}  # who has sent everything, with its salt
         self.unplaced: set[int] = set()
         self.faults: list[ProtocolError] = []
@@ -124,7 +135,7 @@ class Server:
         self.made: dict[int, list[Buffer]] = {}  # means, until their stage is closed
         self.next_seed = b""
         self._prepared: tuple[bytes, dict[int, Masker]] = (b"", {})  # what was made ahead from a seed
-        self._masker: tuple[int, Masker, Sealer] | None = None
+        self._maskers: dict[int, tuple[Masker, Sealer]] = {}
 
     def __repr__(self) -> str:
         return f"Server({self.phase}, epoch {self.epoch}, attempt {self.attempt}, round {self.round})"
@@ -177,8 +188,7 @@ class Server:
         there, here = tuple(getattr(header, name) for name in label), tuple(label.values())
         if there != here:
             return there < here
-        before = list(Phase)[: list(Phase).index(self.phase)] if self.phase is not Phase.READY else list(COLLECTED)
-        return any(header.kind in COLLECTED.get(phase, ()) for phase in before)
+        return header.kind in OVER[self.phase]
 
     def _relayed_kinds(self) -> tuple[Kind, ...]:
         """What clients send to each other in this phase."""
@@ -492,7 +502,7 @@ class Server:
         self.phase, self.members = phase, members
         self.salts, self.progress, self.held, self.announced, self.finished = {}, {}, {}, None, {}
         self.total, self.openings, self.unplaced = None, {}, set()
-        self.answers, self.masked, self._masker = {}, 0, None
+        self.answers, self.masked, self.mean_salts, self._maskers = {}, 0, {}, {}
 
     def _close_table(self, there: tuple[int, ...]) -> None:
         """All tables are in: take the total apart. Or begin again without those that are missing."""
@@ -576,29 +586,28 @@ class Server:
         assert self.mean_stage is not None
         session, chunk = self.session, self.masked
         layout = session.layout(Kind.ANSWER, self.M, len(self.contributors))
-        n, within = self._client_of(chunk), chunk % layout.section_chunks
+        n, within = self._client_of(chunk), layout.within(chunk)
         if within == 0:
-            self._relabel_means()
-        if self._masker is None or self._masker[0] != n:
-            sealer = self.wire.sealer(self.mean_stage, n, layout.section_chunks)
-            is_ahead = hmac.compare_digest(self._prepared[0], self.mean_stage.seed)
+            self._relabel_means(n)
+        if n not in self._maskers:
+            stage = replace(self.mean_stage, salt=self.mean_salts.get(n, self.mean_stage.salt))
+            is_ahead = hmac.compare_digest(self._prepared[0], stage.seed)
             ahead = self._prepared[1].get(n) if is_ahead else None
-            masker = ahead or session.form.masker(self.wire, self.mean_stage, n)
-            self._masker = (n, masker, sealer)
-        _, masker, sealer = self._masker
+            masker = ahead or session.form.masker(self.wire, stage, n)
+            self._maskers[n] = masker, self.wire.sealer(stage, n, layout.section_chunks)
+        masker, sealer = self._maskers[n]
         answers, span = self.answers.pop(chunk), layout.span(chunk)
         clients = sorted(answers)
         bodies = {v: answers[v][DIGEST_BYTES:] for v in clients}
         proofs = [answers[v][:DIGEST_BYTES] for v in clients]
         parts = masker.mask(within, bodies, span.stop - span.start)
         answered = session.answered_to_bytes(tuple(clients))
-        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs, *parts])))
+        self.made.setdefault(n, []).append(sealer.seal(within, b"".join([answered, *proofs]), *parts))
         self.masked += 1
 
-    def _relabel_means(self) -> None:
+    def _relabel_means(self, n: int) -> None:
         """A new salt for one client's means: they depend on who answered, and that may differ after a rollback."""
-        assert self.mean_stage is not None
-        self.mean_stage = replace(self.mean_stage, salt=self.wire.entropy(SALT_BYTES))
+        self.mean_salts[n] = self.wire.entropy(SALT_BYTES)
 
     def _close_answers(self) -> None:
         """No more answers come: what has enough of them becomes means."""
@@ -675,7 +684,7 @@ class Server:
     _SAVED: Final = (
         "epoch", "attempt", "weights", "round", "done", "context", "query_context", "base_context", "members",
         "query_members", "contributors", "resharers", "hellos", "total", "tags", "salts", "progress", "held",
-        "announced", "openings", "answers", "finished", "queue", "made",
+        "announced", "openings", "answers", "finished", "queue", "made", "mean_salts",
     )  # fmt: skip
 
     def save(self) -> bytes:
@@ -707,7 +716,7 @@ class Server:
         for name in cls._SAVED:
             setattr(self, name, plain[name])
         self.phase, self.introduced = Phase(plain["phase"]), set(plain["introduced"])
-        self.unplaced, self.masked, self._masker = set(plain["unplaced"]), plain["masked"], None
+        self.unplaced, self.masked, self._maskers = set(plain["unplaced"]), plain["masked"], {}
         self._prepared, self.next_seed, self.faults = (b"", {}), b"", []
         self.mean_stage = None if plain["mean_stage"] is None else Stage.of(plain["mean_stage"])
         return self

@@ -94,8 +94,18 @@ class Scheme:
         """The lookup table of a union: its seed is public and new in every attempt."""
         return Geometry.of(self.max_union, attempt, context)
 
+    @cached_property
+    def _layouts(self) -> dict[tuple[Kind, int, int, int], Layout]:
+        return {}
+
     def layout(self, kind: Kind, M: int, clients: int, *, attempt: int = 0) -> Layout:
         """How a message of that kind falls into chunks; `clients` take part, M is the size of the union."""
+        of = (kind, M, clients, attempt)
+        if of not in self._layouts:
+            self._layouts[of] = self._layout(*of)
+        return self._layouts[of]
+
+    def _layout(self, kind: Kind, M: int, clients: int, attempt: int) -> Layout:
         element, J, form = self.ring.element_bytes, self.query_count, self.form
         match kind:
             case Kind.TABLE:
@@ -112,8 +122,8 @@ class Scheme:
                 return Layout(self.query_positions(M), element, clients)
             case Kind.SHARE:
                 return Layout(M, form.block_length * element)
-            case Kind.ANSWER:
-                return Layout(J, form.answer_row_bytes, clients, prefix=DIGEST_BYTES)
+            case Kind.ANSWER:  # interleaved: the same rows of sums answer the same stretch of everyone's queries
+                return Layout(J, form.answer_row_bytes, clients, prefix=DIGEST_BYTES, interleaved=True)
             case Kind.MEAN:  # `clients` answered; the chunks are those of an answer
                 step = Layout(J, form.answer_row_bytes).per_chunk
                 prefix = self.answered_bytes + clients * DIGEST_BYTES

@@ -54,9 +54,13 @@ def expand_rows(values: NDArray[np.int64], params: Params) -> NDArray[np.int64]:
 
 
 def blocks(rows: Residues, K: int) -> Residues:
-    """The K blocks of each row: [P, rows, K*L] -> [P, K, rows, L] (eq. 5)."""
+    """The K blocks of each row, the last ones filled up with zeros: [P, rows, width] -> [P, K, rows, L] (eq. 5)."""
     P, count, width = rows.shape
-    return np.ascontiguousarray(rows.reshape(P, count, K, width // K).transpose(0, 2, 1, 3))
+    cut = np.empty((P, K, count, -(-width // K)), rows.dtype)
+    for k, block in enumerate(np.moveaxis(cut, 1, 0)):
+        part = rows[:, :, k * block.shape[2] : (k + 1) * block.shape[2]]
+        block[:, :, : part.shape[2]], block[:, :, part.shape[2] :] = part, 0
+    return cut
 
 
 def spread(own: Residues, at: NDArray[np.int64], span: slice) -> Residues:

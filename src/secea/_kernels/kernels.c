@@ -1,7 +1,6 @@
 /* The inner loops of secea. Each one is a plain loop that the compiler vectorises; see kernels.h for what they do. */
 
 #include <limits.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -32,6 +31,7 @@ void keep_freed_memory(void) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, 1 << 25);
     mallopt(M_TRIM_THRESHOLD, 1 << 28);
+    mallopt(M_ARENA_MAX, 1); /* what one thread frees, another takes while it is still in the cache */
 #endif
 }
 
@@ -39,14 +39,30 @@ void keep_freed_memory(void) {
 
 /* Primes 2^32 - c with small c: 2^32 = c, so the high half folds into the low half. Two folds bring any 64-bit number
  * below 2^32 + 2^21, and x >= p shows in the carry of x + c; then x - p = x + c modulo 2^32. The casts tell the compiler
- * that every factor has 32 bits. */
-#define FOLDS(c) ((c) < 1024)
+ * that every factor has 32 bits.
+ *
+ * Light primes 2^30 - c: 2^32 = 4c and 2^30 = c. One fold of each kind brings any 64-bit number below 2^30 + 2^25 < 2p. Their
+ * products have 60 bits, so that LIGHT_GROUP of them, and a number below 2^32, add up in 64 bits: no carry to be looked
+ * after. Of products with any word of 32 bits only LIGHT_WORDS do. */
+#define FULL(p) ((p) > 0u - 1024)
+#define LIGHT(p) ((p) < 1u << 30 && (p) > (1u << 30) - 1024)
+#define FOLDS(p) (FULL(p) || LIGHT(p))
+#define LIGHT_GROUP 15
+#define LIGHT_WORDS 3
+#define LOW30 ((1u << 30) - 1)
 
 static inline uint64_t fold(uint64_t x, uint32_t c) { return (uint64_t)(uint32_t)(x >> 32) * c + (uint32_t)x; }
 
 static inline uint32_t folded(uint64_t x, uint32_t c) {
     x = fold(fold(x, c), c);
     return (uint32_t)(x + (c & (0 - ((x + c) >> 32))));
+}
+
+static inline uint32_t folded_light(uint64_t x, uint32_t p) {
+    const uint32_t c = LOW30 + 1 - p;
+    x = fold(x, 4 * c);
+    const uint32_t rest = (uint32_t)(x >> 30) * c + ((uint32_t)x & LOW30);
+    return rest >= p ? rest - p : rest;
 }
 
 FAST static void add_one(uint32_t p, uint32_t *acc, const uint32_t *x, size_t n) {
@@ -71,8 +87,10 @@ void sub32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step,
 }
 
 static void mul_folding(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
-    const uint32_t c = 0u - p;
-    for (size_t i = 0; i < n; i++) out[i] = folded((uint64_t)a[i] * b[i], c);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t product = (uint64_t)a[i] * b[i];
+        out[i] = LIGHT(p) ? folded_light(product, p) : folded(product, 0u - p);
+    }
 }
 
 #ifdef AVX2
@@ -92,21 +110,35 @@ AVX2 static inline __m256i joined_avx2(__m256i even, __m256i odd) {
     return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
 }
 
+AVX2 static inline __m256i folded_light_avx2(__m256i x, __m256i c) { /* below 2p */
+    x = fold_avx2(x, _mm256_slli_epi64(c, 2));
+    return _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(x, 30), c), _mm256_and_si256(x, _mm256_set1_epi64x(LOW30)));
+}
+
+AVX2 static inline __m256i joined_light_avx2(__m256i even, __m256i odd, __m256i p) {
+    const __m256i x = joined_avx2(even, odd);
+    return _mm256_min_epu32(x, _mm256_sub_epi32(x, p)); /* x - p is huge if x < p */
+}
+
+#define LOAD(at) _mm256_loadu_si256((const __m256i *)(at))
+#define STORE(at, value) _mm256_storeu_si256((__m256i *)(at), value)
+#define SMALL(p) _mm256_set1_epi64x(LIGHT(p) ? (1u << 30) - (p) : 0u - (p)) /* c */
+
 AVX2 static void mul_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
-    const __m256i c = _mm256_set1_epi64x(0u - p);
+    const __m256i c = SMALL(p), all = _mm256_set1_epi32((int)p);
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        const __m256i u = _mm256_loadu_si256((const __m256i *)(a + i)), v = _mm256_loadu_si256((const __m256i *)(b + i));
-        const __m256i even = folded_avx2(_mm256_mul_epu32(u, v), c);
-        const __m256i odd = folded_avx2(_mm256_mul_epu32(_mm256_srli_epi64(u, 32), _mm256_srli_epi64(v, 32)), c);
-        _mm256_storeu_si256((__m256i *)(out + i), joined_avx2(even, odd));
+        const __m256i u = LOAD(a + i), v = LOAD(b + i), even = _mm256_mul_epu32(u, v);
+        const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(u, 32), _mm256_srli_epi64(v, 32));
+        if (LIGHT(p)) STORE(out + i, joined_light_avx2(folded_light_avx2(even, c), folded_light_avx2(odd, c), all));
+        else STORE(out + i, joined_avx2(folded_avx2(even, c), folded_avx2(odd, c)));
     }
     mul_folding(p, out + i, a + i, b + i, n - i);
 }
 #endif
 
 static void mul_one(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
-    if (FOLDS(0u - p)) {
+    if (FOLDS(p)) {
 #ifdef AVX2
         if (HAS_AVX2) {
             mul_avx2(p, out, a, b, n);
@@ -171,18 +203,18 @@ static inline uint32_t closed(uint64_t sum, uint64_t high, uint32_t c) { /* the 
     return (uint32_t)(x + (c & (0 - ((x + c) >> 32))));
 }
 
-/* The sum over k in [first, last) of w(k) * y(k), where `factor` and `value` say what these are. */
-#define SUM_OF_PRODUCTS(total, first, last, factor, value)                                                             \
-    uint32_t total = 0;                                                                                                \
+/* `begin` and the sum over k in [first, last) of w(k) * y(k), where `factor` and `value` say what these are. */
+#define SUM_OF_PRODUCTS(total, begin, first, last, factor, value)                                                      \
+    uint32_t total = (begin);                                                                                          \
     for (int64_t k = (first), end = (last); k < end;) {                                                                \
-        const int64_t stop = end - k < GROUP ? end : k + GROUP;                                                        \
+        const int64_t most = LIGHT(p) ? LIGHT_WORDS : GROUP, stop = end - k < most ? end : k + most;                   \
         uint64_t sum = total, high = 0;                                                                                \
         for (; k < stop; k++) {                                                                                        \
             const uint64_t product = (uint64_t)(factor) * (value);                                                     \
             sum += product;                                                                                            \
             high += product >> CUT;                                                                                    \
         }                                                                                                              \
-        total = closed(sum, high, c);                                                                                  \
+        total = LIGHT(p) ? folded_light(sum, p) : closed(sum, high, 0u - p);                                           \
     }
 
 #ifdef AVX2
@@ -204,27 +236,30 @@ AVX2 static inline sums sums_from(__m256i begin) { /* eight elements */
     return (sums){_mm256_blend_epi32(begin, zero, 0xAA), zero, _mm256_srli_epi64(begin, 32), zero};
 }
 
-AVX2 static inline void add_products(sums *s, __m256i even, __m256i odd, __m256i factor) {
+/* The loops over these are compiled twice: `light` is a constant in each. */
+#define INLINE AVX2 static inline __attribute__((always_inline))
+
+INLINE void add_products(int light, sums *s, __m256i even, __m256i odd, __m256i factor) {
     const __m256i a = _mm256_mul_epu32(even, factor), b = _mm256_mul_epu32(odd, factor);
-    s->even = _mm256_add_epi64(s->even, a), s->even_high = _mm256_add_epi64(s->even_high, _mm256_srli_epi64(a, CUT));
-    s->odd = _mm256_add_epi64(s->odd, b), s->odd_high = _mm256_add_epi64(s->odd_high, _mm256_srli_epi64(b, CUT));
+    s->even = _mm256_add_epi64(s->even, a), s->odd = _mm256_add_epi64(s->odd, b);
+    if (light) return;
+    s->even_high = _mm256_add_epi64(s->even_high, _mm256_srli_epi64(a, CUT));
+    s->odd_high = _mm256_add_epi64(s->odd_high, _mm256_srli_epi64(b, CUT));
 }
 
-AVX2 static inline __m256i closed_sums(const sums *s, __m256i c) {
+INLINE __m256i closed_sums(int light, const sums *s, __m256i c, __m256i p) {
+    if (light) return joined_light_avx2(folded_light_avx2(s->even, c), folded_light_avx2(s->odd, c), p);
     return joined_avx2(closed_avx2(s->even, s->even_high, c), closed_avx2(s->odd, s->odd_high, c));
 }
 
-#define LOAD(at) _mm256_loadu_si256((const __m256i *)(at))
-#define STORE(at, value) _mm256_storeu_si256((__m256i *)(at), value)
-
 /* Two rows at a time share what is loaded; one tile of x stays in the cache for all rows. */
-AVX2 static void combine_avx2(uint32_t p, uint32_t *out, size_t row_step, const uint32_t *a, const uint32_t *const *x,
-                              size_t rows, size_t columns, size_t whole) {
-    const __m256i c = _mm256_set1_epi64x(0u - p), zero = _mm256_setzero_si256();
+INLINE void combine_tiles(int light, size_t group, uint32_t p, uint32_t *out, size_t row_step, const uint32_t *a,
+                          const uint32_t *const *x, size_t rows, size_t columns, size_t whole) {
+    const __m256i c = SMALL(p), all = _mm256_set1_epi32((int)p), zero = _mm256_setzero_si256();
     for (size_t start = 0; start < whole; start += TILE) {
         const size_t end = whole - start < TILE ? whole : start + TILE;
-        for (size_t first = 0; first < columns; first += GROUP) {
-            const size_t last = columns - first < GROUP ? columns : first + GROUP;
+        for (size_t first = 0; first < columns; first += group) {
+            const size_t last = columns - first < group ? columns : first + group;
             size_t r = 0;
             for (; r + 2 <= rows; r += 2) {
                 const uint32_t *const f = a + r * columns, *const g = f + columns;
@@ -233,11 +268,11 @@ AVX2 static void combine_avx2(uint32_t p, uint32_t *out, size_t row_step, const 
                     sums s = sums_from(first ? LOAD(one + i) : zero), t = sums_from(first ? LOAD(other + i) : zero);
                     for (size_t k = first; k < last; k++) {
                         const __m256i even = LOAD(x[k] + i), odd = _mm256_srli_epi64(even, 32);
-                        add_products(&s, even, odd, _mm256_set1_epi32((int)f[k]));
-                        add_products(&t, even, odd, _mm256_set1_epi32((int)g[k]));
+                        add_products(light, &s, even, odd, _mm256_set1_epi32((int)f[k]));
+                        add_products(light, &t, even, odd, _mm256_set1_epi32((int)g[k]));
                     }
-                    STORE(one + i, closed_sums(&s, c));
-                    STORE(other + i, closed_sums(&t, c));
+                    STORE(one + i, closed_sums(light, &s, c, all));
+                    STORE(other + i, closed_sums(light, &t, c, all));
                 }
             }
             if (r < rows)
@@ -246,26 +281,31 @@ AVX2 static void combine_avx2(uint32_t p, uint32_t *out, size_t row_step, const 
                     sums s = sums_from(first ? LOAD(at) : zero);
                     for (size_t k = first; k < last; k++) {
                         const __m256i even = LOAD(x[k] + i), odd = _mm256_srli_epi64(even, 32);
-                        add_products(&s, even, odd, _mm256_set1_epi32((int)a[r * columns + k]));
+                        add_products(light, &s, even, odd, _mm256_set1_epi32((int)a[r * columns + k]));
                     }
-                    STORE(at, closed_sums(&s, c));
+                    STORE(at, closed_sums(light, &s, c, all));
                 }
         }
     }
 }
+
+AVX2 static void combine_avx2(uint32_t p, int words, uint32_t *out, size_t row_step, const uint32_t *a,
+                              const uint32_t *const *x, size_t rows, size_t columns, size_t whole) {
+    if (LIGHT(p)) combine_tiles(1, words ? LIGHT_WORDS : LIGHT_GROUP, p, out, row_step, a, x, rows, columns, whole);
+    else combine_tiles(0, GROUP, p, out, row_step, a, x, rows, columns, whole);
+}
 #endif
 
-static void combine_one(uint32_t p, uint32_t *out, size_t row_step, const uint32_t *a, const uint32_t *const *x,
+static void combine_one(uint32_t p, int words, uint32_t *out, size_t row_step, const uint32_t *a, const uint32_t *const *x,
                         size_t rows, size_t columns, size_t n) {
-    const uint32_t c = 0u - p;
     size_t start = 0;
 #ifdef AVX2
-    if (FOLDS(c) && HAS_AVX2 && columns) combine_avx2(p, out, row_step, a, x, rows, columns, start = n - n % 8);
+    if (FOLDS(p) && HAS_AVX2 && columns) combine_avx2(p, words, out, row_step, a, x, rows, columns, start = n - n % 8);
 #endif
     for (size_t r = 0; r < rows; r++)
         for (size_t i = start; i < n; i++)
-            if (FOLDS(c)) {
-                SUM_OF_PRODUCTS(total, 0, (int64_t)columns, a[r * columns + k], x[k][i])
+            if (FOLDS(p)) {
+                SUM_OF_PRODUCTS(total, 0, 0, (int64_t)columns, a[r * columns + k], x[k][i])
                 out[r * row_step + i] = total;
             } else {
                 uint64_t sum = 0;
@@ -274,10 +314,10 @@ static void combine_one(uint32_t p, uint32_t *out, size_t row_step, const uint32
             }
 }
 
-void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_step, size_t row_step, const uint32_t *a,
-               const uint32_t **x, const size_t *steps, size_t rows, size_t columns, size_t n) {
+void combine32(const uint32_t *primes, size_t count, int words, uint32_t *out, size_t out_step, size_t row_step,
+               const uint32_t *a, const uint32_t **x, const size_t *steps, size_t rows, size_t columns, size_t n) {
     for (size_t b = 0; b < count; b++) {
-        combine_one(primes[b], out + b * out_step, row_step, a + b * rows * columns, x, rows, columns, n);
+        combine_one(primes[b], words, out + b * out_step, row_step, a + b * rows * columns, x, rows, columns, n);
         for (size_t k = 0; k < columns; k++) x[k] += steps[k];
     }
 }
@@ -287,86 +327,91 @@ void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_s
 #ifdef AVX2
 #define AHEAD 12 /* positions */
 
-#define SPAN 24 /* elements of a row worked on at a time: their sums fill the registers */
-
-/* In both of these the last elements may overlap those before them, and are then computed twice. */
-AVX2 static void gather_long(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-                             const uint32_t *y, size_t j, size_t length) {
-    const __m256i c = _mm256_set1_epi64x(0u - p), zero = _mm256_setzero_si256();
-    for (size_t at = 0; at < length; at += SPAN) {
-        const size_t i = at + SPAN <= length ? at : length - SPAN;
-        __m256i first = zero, second = zero, third = zero;
-        for (int64_t k = starts[j]; k < starts[j + 1];) {
-            const int64_t stop = starts[j + 1] - k < GROUP ? starts[j + 1] : k + GROUP;
-            sums r = sums_from(first), s = sums_from(second), t = sums_from(third);
-            for (; k < stop; k++) {
-                const uint32_t *const row = ROW_OF(k) + i;
-                const __m256i factor = _mm256_set1_epi32((int)w[k]);
-                const __m256i u = LOAD(row), v = LOAD(row + 8), x = LOAD(row + 16);
-                add_products(&r, u, _mm256_srli_epi64(u, 32), factor);
-                add_products(&s, v, _mm256_srli_epi64(v, 32), factor);
-                add_products(&t, x, _mm256_srli_epi64(x, 32), factor);
+/* `vectors` times eight elements of one row, from i on: a constant, so that their sums stay in registers. The last vector ends
+ * where the row ends, and may overlap the one before: what they share is computed twice, and added once. */
+INLINE void gather_wide(int light, size_t vectors, uint32_t p, uint32_t *out, const int64_t *starts,
+                        const int64_t *members, const uint32_t *w, const uint32_t *y, size_t j, int64_t end,
+                        size_t length, size_t i) {
+    const __m256i c = SMALL(p), all = _mm256_set1_epi32((int)p);
+    const int64_t group = light ? LIGHT_GROUP : GROUP;
+    const size_t last = i + 8 * vectors <= length ? 8 * (vectors - 1) : length - 8 - i;
+    __m256i total[6];
+    sums s[6];
+#define EACH_VECTOR _Pragma("GCC unroll 6") for (size_t v = 0; v < vectors; v++)
+#define OF_VECTOR (v + 1 < vectors ? 8 * v : last)
+    EACH_VECTOR s[v] = sums_from(LOAD(out + i + OF_VECTOR));
+    for (int64_t k = starts[j];;) {
+        const int64_t stop = starts[j + 1] - k < group ? starts[j + 1] : k + group;
+        for (; k < stop; k++) {
+            const uint32_t *const row = ROW_OF(k) + i;
+            const __m256i factor = _mm256_set1_epi32((int)w[k]);
+            if (members && k + AHEAD < end) /* rows are far apart: have those of buckets to come fetched meanwhile */
+                for (size_t v = 0; v < vectors; v += 2) __builtin_prefetch(y + members[k + AHEAD] * length + i + 8 * v);
+            EACH_VECTOR {
+                const __m256i x = LOAD(row + OF_VECTOR);
+                add_products(light, &s[v], x, _mm256_srli_epi64(x, 32), factor);
             }
-            first = closed_sums(&r, c), second = closed_sums(&s, c), third = closed_sums(&t, c);
         }
-        STORE(out + i, first);
-        STORE(out + i + 8, second);
-        STORE(out + i + 16, third);
+        EACH_VECTOR total[v] = closed_sums(light, &s[v], c, all);
+        if (k == starts[j + 1]) break;
+        EACH_VECTOR s[v] = sums_from(total[v]);
     }
+    EACH_VECTOR STORE(out + i + OF_VECTOR, total[v]);
+#undef EACH_VECTOR
+#undef OF_VECTOR
 }
 
-AVX2 static void gather_short(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members,
-                              const uint32_t *w, const uint32_t *y, size_t j, size_t length) {
-    const __m256i c = _mm256_set1_epi64x(0u - p);
-    for (size_t at = 0; at < length; at += 8) {
-        const size_t i = at + 8 <= length ? at : length - 8;
-        __m256i total = _mm256_setzero_si256();
-        for (int64_t k = starts[j]; k < starts[j + 1];) {
-            const int64_t stop = starts[j + 1] - k < GROUP ? starts[j + 1] : k + GROUP;
-            sums s = sums_from(total);
-            for (; k < stop; k++) {
-                const __m256i u = LOAD(ROW_OF(k) + i);
-                add_products(&s, u, _mm256_srli_epi64(u, 32), _mm256_set1_epi32((int)w[k]));
-            }
-            total = closed_sums(&s, c);
+/* The vectors of a row in as few equal parts as their sums have room for in the registers. */
+AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
+                             const uint32_t *y, size_t j, int64_t end, size_t length) {
+    const size_t all = (length + 7) / 8, most = LIGHT(p) ? 6 : 3, parts = (all + most - 1) / most;
+    for (size_t part = 0; part < parts; part++) {
+        const size_t first = all * part / parts, vectors = all * (part + 1) / parts - first;
+#define WIDE(light, vectors) gather_wide(light, vectors, p, out, starts, members, w, y, j, end, length, 8 * first)
+        switch (vectors + (LIGHT(p) ? 0 : 6)) {
+        case 1: WIDE(1, 1); break;
+        case 2: WIDE(1, 2); break;
+        case 3: WIDE(1, 3); break;
+        case 4: WIDE(1, 4); break;
+        case 5: WIDE(1, 5); break;
+        case 6: WIDE(1, 6); break;
+        case 7: WIDE(0, 1); break;
+        case 8: WIDE(0, 2); break;
+        default: WIDE(0, 3);
         }
-        STORE(out + i, total);
+#undef WIDE
     }
 }
 #endif
 
 static void gather_row(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-                       const uint32_t *y, size_t j, size_t length) {
-    const uint32_t c = 0u - p;
+                       const uint32_t *y, size_t j, int64_t end, size_t length) {
 #ifdef AVX2
-    if (FOLDS(c) && HAS_AVX2 && length >= 8) {
-        (length < SPAN ? gather_short : gather_long)(p, out, starts, members, w, y, j, length);
+    if (FOLDS(p) && HAS_AVX2 && length >= 8) {
+        gather_avx2(p, out, starts, members, w, y, j, end, length);
         return;
     }
 #endif
     for (size_t i = 0; i < length; i++)
-        if (FOLDS(c)) {
-            SUM_OF_PRODUCTS(total, starts[j], starts[j + 1], w[k], ROW_OF(k)[i])
+        if (FOLDS(p)) {
+            SUM_OF_PRODUCTS(total, out[i], starts[j], starts[j + 1], w[k], ROW_OF(k)[i])
             out[i] = total;
         } else {
-            uint64_t sum = 0;
+            uint64_t sum = out[i];
             for (int64_t k = starts[j]; k < starts[j + 1]; k++) sum = (sum + (uint64_t)w[k] * ROW_OF(k)[i] % p) % p;
             out[i] = (uint32_t)sum;
         }
 }
 
-void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *starts, const int64_t *members,
-              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t rows, size_t length) {
-    const int64_t end = starts[rows];
-    for (size_t b = 0; b < count; b++, w += w_step, y += y_step)
-        for (size_t j = 0; j < rows; j++) {
-#ifdef AHEAD
-            if (members) /* rows are far apart: have those of the buckets to come fetched meanwhile */
-                for (int64_t k = starts[j] + AHEAD; k < starts[j + 1] + AHEAD && k < end; k++)
-                    for (size_t i = 0; i < length; i += 16) __builtin_prefetch(y + members[k] * length + i);
-#endif
-            gather_row(primes[b], out + (b * rows + j) * length, starts, members, w, y, j, length);
-        }
+void gather32(const uint32_t *primes, size_t count, uint32_t **out, const int64_t *starts, const int64_t *members,
+              const uint32_t **w, const size_t *w_steps, size_t sets, const uint32_t *y, size_t y_step, size_t rows,
+              size_t length) {
+    for (size_t b = 0; b < count; b++, y += y_step)
+        for (size_t j = 0; j < rows; j++)
+            for (size_t s = 0; s < sets; s++) { /* only the first set has to fetch rows from afar */
+                uint32_t *const to = out[s] + (b * rows + j) * length;
+                gather_row(primes[b], to, starts, members, w[s] + b * w_steps[s], y, j, s ? 0 : starts[rows], length);
+            }
 }
 
 /* Garner: the mixed-radix digits of each element, tile by tile, then Horner's rule from the top. Above the middle the number
@@ -423,13 +468,6 @@ void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, cons
     }
 }
 
-static inline double power_of_two(int exponent) {
-    const uint64_t bits = (uint64_t)(1023 + exponent) << 52;
-    double result;
-    memcpy(&result, &bits, sizeof result);
-    return result;
-}
-
 /* The exponent of the leading bit, and that of the lowest bit that is set, of a nonzero number that is not denormal. */
 static inline int leading_bit(double x) {
     uint64_t bits;
@@ -453,14 +491,22 @@ void significance(const double *x, size_t n, int *used, int *step) {
     }
 }
 
-/* out = sign * (l[0] + l[1] 2^32 + l[2] 2^64 + l[3] 2^96) modulo p, where 2^32 = c and c^3 < 2^30 */
+/* out = sign * (l[0] + l[1] 2^32 + l[2] 2^64 + l[3] 2^96) modulo p; the powers are below 2^30 modulo primes that fold */
 FAST static void limbs_modulo(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
-    const uint32_t c = 0u - p, cc = c * c, ccc = cc * c;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t rest =
-            folded(l[0][i] + (uint64_t)l[1][i] * c + (uint64_t)l[2][i] * cc + (uint64_t)l[3][i] * ccc, c);
-        out[i] = negative[i] && rest ? p - rest : rest;
-    }
+    const uint32_t one = (uint32_t)((UINT64_C(1) << 32) % p), two = (uint32_t)((uint64_t)one * one % p);
+    const uint32_t three = (uint32_t)((uint64_t)two * one % p), c = 0u - p;
+    if (LIGHT(p))
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t rest =
+                folded_light(l[0][i] + (uint64_t)l[1][i] * one + (uint64_t)l[2][i] * two + (uint64_t)l[3][i] * three, p);
+            out[i] = negative[i] && rest ? p - rest : rest;
+        }
+    else
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t rest =
+                folded(l[0][i] + (uint64_t)l[1][i] * one + (uint64_t)l[2][i] * two + (uint64_t)l[3][i] * three, c);
+            out[i] = negative[i] && rest ? p - rest : rest;
+        }
 }
 
 static void limbs_dividing(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
@@ -471,30 +517,109 @@ static void limbs_dividing(uint32_t p, uint32_t l[4][TILE], const uint32_t *nega
     }
 }
 
-void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
+/* Sign and size of x * 2^f + filler, in limbs of 32 bits. */
+static void split(const double *x, const uint64_t *filler, size_t first, size_t n, int f, int used, int finest,
+                  int coarsest, uint32_t limbs[4][TILE], uint32_t *negative) {
+    for (size_t i = first; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        const int lead = leading_bit(x[i]), exact = lead - used < finest ? finest : lead - used;
+        /* the low bits of the filler, as many as are below the grid, less half of their range */
+        const int below = (exact > coarsest ? coarsest : exact) + f;
+        const wide drawn = (wide)filler[2 * i + 1] << 64 | filler[2 * i];
+        const __int128 low = (__int128)(drawn & (((wide)1 << below) - 1)) - ((__int128)1 << below >> 1);
+        /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
+        const int shift = lead - 52 + f;
+        const int64_t size = lead == -1023 ? 0 : (int64_t)((bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52);
+        const __int128 digits = bits >> 63 ? -size : size;
+        const __int128 value =
+            low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
+        const wide sign = (wide)(value >> 127), magnitude = ((wide)value ^ sign) - sign; /* no branch: it is random */
+        for (int k = 0; k < 4; k++) limbs[k][i] = (uint32_t)(magnitude >> 32 * k);
+        negative[i] = (uint32_t)sign;
+    }
+}
+
+#ifdef AVX2
+/* Four numbers at a time, each of 128 bits in two halves. Where a shift count is negative as a number of 32 bits, the upper half
+ * of its lane is 0, so that it is a huge one of 64 bits, and nothing is left of what is shifted. */
+#define SHIFT_UP(x, by) _mm256_sllv_epi64(x, by)
+#define SHIFT_DOWN(x, by) _mm256_srlv_epi64(x, by)
+#define COUNT(x) _mm256_set1_epi64x((uint32_t)(x))
+
+AVX2 static inline __m256i less_avx2(__m256i a, __m256i b) { /* all ones where a < b */
+    const __m256i top = _mm256_set1_epi64x(INT64_MIN);
+    return _mm256_cmpgt_epi64(_mm256_xor_si256(b, top), _mm256_xor_si256(a, top));
+}
+
+AVX2 static inline __m256i signed_avx2(__m256i x, __m256i minus) { /* -x where minus is all ones */
+    return _mm256_sub_epi64(_mm256_xor_si256(x, minus), minus);
+}
+
+AVX2 static inline __m256i signed_high_avx2(__m256i high, __m256i low, __m256i minus) { /* of 128 bits: the upper half */
+    const __m256i borrow = _mm256_and_si256(minus, _mm256_cmpeq_epi64(low, _mm256_setzero_si256()));
+    return _mm256_sub_epi64(_mm256_xor_si256(high, minus), borrow);
+}
+
+AVX2 static void split_avx2(const double *x, const uint64_t *filler, size_t whole, int f, int used, int finest,
+                            int coarsest, uint32_t limbs[4][TILE], uint32_t *negative) {
+    const __m256i zero = _mm256_setzero_si256(), one = _mm256_set1_epi64x(1), ones = _mm256_set1_epi64x(-1);
+    const __m256i halves = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    for (size_t i = 0; i < whole; i += 4) {
+        const __m256i bits = LOAD(x + i), sign = _mm256_cmpgt_epi64(zero, bits);
+        const __m256i exponent = _mm256_and_si256(_mm256_srli_epi64(bits, 52), COUNT(0x7FF));
+        __m256i below = _mm256_max_epi32(_mm256_sub_epi32(exponent, COUNT(1023 + used)), COUNT(finest));
+        below = _mm256_add_epi32(_mm256_min_epi32(below, COUNT(coarsest)), COUNT(f));
+        const __m256i above = _mm256_max_epi32(_mm256_sub_epi32(below, COUNT(64)), zero);
+        const __m256i some = LOAD(filler + 2 * i), more = LOAD(filler + 2 * i + 4);
+        const __m256i drawn = _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(some, more), 0xD8);
+        const __m256i drawn_high = _mm256_permute4x64_epi64(_mm256_unpackhi_epi64(some, more), 0xD8);
+        const __m256i low = _mm256_andnot_si256(SHIFT_UP(ones, below), drawn);
+        const __m256i high = _mm256_andnot_si256(SHIFT_UP(ones, above), drawn_high);
+        const __m256i half = SHIFT_UP(one, _mm256_sub_epi32(below, COUNT(1)));
+        const __m256i half_high = SHIFT_UP(one, _mm256_sub_epi32(below, COUNT(65)));
+        const __m256i fill = _mm256_sub_epi64(low, half);
+        const __m256i fill_high = _mm256_add_epi64(_mm256_sub_epi64(high, half_high), less_avx2(low, half));
+
+        const __m256i fraction = _mm256_and_si256(bits, _mm256_set1_epi64x((INT64_C(1) << 52) - 1));
+        const __m256i normal = _mm256_or_si256(fraction, _mm256_set1_epi64x(INT64_C(1) << 52));
+        const __m256i digits = _mm256_andnot_si256(_mm256_cmpeq_epi64(exponent, zero), normal);
+        const __m256i shift = _mm256_sub_epi32(exponent, COUNT(1075 - f)), up = _mm256_max_epi32(shift, zero);
+        const __m256i down = _mm256_max_epi32(_mm256_sub_epi32(zero, shift), zero);
+        const __m256i lost = _mm256_andnot_si256(SHIFT_UP(ones, down), sign);
+        const __m256i kept = SHIFT_DOWN(_mm256_add_epi64(digits, lost), down); /* towards minus infinity */
+        const __m256i size = SHIFT_UP(kept, up);
+        const __m256i size_high = _mm256_or_si256(SHIFT_DOWN(kept, _mm256_sub_epi32(COUNT(64), up)),
+                                                  SHIFT_UP(kept, _mm256_sub_epi32(up, COUNT(64))));
+
+        const __m256i sum = _mm256_add_epi64(fill, signed_avx2(size, sign)), carry = less_avx2(sum, fill);
+        const __m256i sum_high =
+            _mm256_sub_epi64(_mm256_add_epi64(fill_high, signed_high_avx2(size_high, size, sign)), carry);
+        const __m256i minus = _mm256_cmpgt_epi64(zero, sum_high);
+        const __m256i lower = _mm256_permutevar8x32_epi32(signed_avx2(sum, minus), halves);
+        const __m256i upper = _mm256_permutevar8x32_epi32(signed_high_avx2(sum_high, sum, minus), halves);
+        _mm_storeu_si128((__m128i *)(limbs[0] + i), _mm256_castsi256_si128(lower));
+        _mm_storeu_si128((__m128i *)(limbs[1] + i), _mm256_extracti128_si256(lower, 1));
+        _mm_storeu_si128((__m128i *)(limbs[2] + i), _mm256_castsi256_si128(upper));
+        _mm_storeu_si128((__m128i *)(limbs[3] + i), _mm256_extracti128_si256(upper, 1));
+        _mm_storeu_si128((__m128i *)(negative + i), _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(minus, halves)));
+    }
+}
+#endif
+
+void encode32(const uint32_t *primes, size_t count, const double *x, const uint64_t *filler, size_t n, int f, int used,
               int finest, int coarsest, uint32_t *out) {
     uint32_t limbs[4][TILE], negative[TILE];
     for (size_t start = 0; start < n; start += TILE) {
         const size_t size = n - start < TILE ? n - start : TILE;
-        for (size_t i = 0; i < size; i++) {
-            const double number = x[start + i];
-            const int lead = leading_bit(number);
-            int grid = lead - used;
-            grid = grid < finest ? finest : grid > coarsest ? coarsest : grid;
-            const uint32_t *word = filler + 4 * (start + i);
-            const wide drawn = (wide)((uint64_t)word[3] << 32 | word[2]) << 64 | ((uint64_t)word[1] << 32 | word[0]);
-            const __int128 low = (__int128)(drawn & (((wide)1 << (grid + f)) - 1)) - ((__int128)1 << (grid + f) >> 1);
-            /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
-            const int shift = lead - 52 + f;
-            const __int128 digits = lead == -1023 ? 0 : llrint(number * power_of_two(52 - lead));
-            const __int128 value =
-                low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
-            const wide sign = (wide)(value >> 127), magnitude = ((wide)value ^ sign) - sign; /* no branch: it is random */
-            for (int k = 0; k < 4; k++) limbs[k][i] = (uint32_t)(magnitude >> 32 * k);
-            negative[i] = (uint32_t)sign;
-        }
+        size_t done = 0;
+#ifdef AVX2
+        if (HAS_AVX2)
+            split_avx2(x + start, filler + 2 * start, done = size - size % 4, f, used, finest, coarsest, limbs, negative);
+#endif
+        split(x + start, filler + 2 * start, done, size, f, used, finest, coarsest, limbs, negative);
         for (size_t b = 0; b < count; b++)
-            (FOLDS(0u - primes[b]) ? limbs_modulo : limbs_dividing)(primes[b], limbs, negative, out + b * n + start, size);
+            (FOLDS(primes[b]) ? limbs_modulo : limbs_dividing)(primes[b], limbs, negative, out + b * n + start, size);
     }
 }
 
@@ -510,31 +635,39 @@ int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n) {
     return 1;
 }
 
+/* Whether every word, cut to the bits of p, is below it; then they are cut. */
+FAST static int cut(uint32_t p, int spare, uint32_t *words, size_t n) {
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) bad |= words[i] >> spare >= p;
+    if (bad) return 0;
+    if (spare)
+        for (size_t i = 0; i < n; i++) words[i] >>= spare;
+    return 1;
+}
+
+size_t usable32(uint32_t p, uint32_t *words, size_t n) {
+    for (size_t start = 0; start < n; start += TILE)
+        if (!cut(p, __builtin_clz(p), words + start, n - start < TILE ? n - start : TILE)) return start;
+    return n;
+}
+
 size_t accept32(uint32_t p, uint32_t *words, size_t n) {
     const int spare = __builtin_clz(p);
     size_t kept = 0;
-    for (size_t start = 0; start < n; start += TILE) {
-        const size_t size = n - start < TILE ? n - start : TILE;
-        if (!spare && valid_one(p, words + start, size)) { /* the usual case: no word to drop in the whole tile */
-            if (kept != start) memmove(words + kept, words + start, size * sizeof *words);
-            kept += size;
-        } else {
-            for (size_t i = start; i < start + size; i++) {
-                const uint32_t word = words[i] >> spare;
-                words[kept] = word;
-                kept += word < p;
-            }
-        }
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t word = words[i] >> spare;
+        words[kept] = word;
+        kept += word < p;
     }
     return kept;
 }
 
 void reduce32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *x, size_t n) {
     for (size_t b = 0; b < count; b++) {
-        const uint32_t p = primes[b], c = 0u - p;
+        const uint32_t p = primes[b];
         for (size_t i = 0; i < n; i++) {
             const uint64_t size = x[i] < 0 ? -(uint64_t)x[i] : (uint64_t)x[i];
-            const uint32_t rest = FOLDS(c) ? folded(size, c) : (uint32_t)(size % p);
+            const uint32_t rest = FULL(p) ? folded(size, 0u - p) : (uint32_t)(size % p);
             out[b * n + i] = x[i] < 0 && rest ? p - rest : rest;
         }
     }
@@ -603,7 +736,7 @@ void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, cons
     for (size_t j = 0; j < rows; j++)
         for (size_t i = 0; i < length; i++) {
             int64_t k = starts[j];
-            uint64_t sum = 0;
+            uint64_t sum = out[j * length + i];
             while (k < starts[j + 1]) {
                 const int64_t stop = starts[j + 1] - k < 32 ? starts[j + 1] : k + 32;
                 wide part = sum;

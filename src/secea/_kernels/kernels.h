@@ -19,17 +19,19 @@ void mul61(uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n);
 void inverse32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *x, size_t n);
 void inverse61(uint64_t *out, const uint64_t *x, size_t n);
 
-/* out[r][i] = sum over c of a[r][c] * x[c][i], for rows r and columns c of a; x points to rows of n elements, not necessarily
- * reduced (32: any words; x is changed, and steps[c] elements after x[c] is the row for the next prime; the rows of out are
+/* out[r][i] = sum over c of a[r][c] * x[c][i], for rows r and columns c of a; x points to rows of n elements (32: or any words, if
+ * `words` is set; x is changed, and steps[c] elements after x[c] is the row for the next prime; the rows of out are
  * row_step elements apart) */
-void combine32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_step, size_t row_step, const uint32_t *a,
-               const uint32_t **x, const size_t *steps, size_t rows, size_t columns, size_t n);
+void combine32(const uint32_t *primes, size_t count, int words, uint32_t *out, size_t out_step, size_t row_step,
+               const uint32_t *a, const uint32_t **x, const size_t *steps, size_t rows, size_t columns, size_t n);
 void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n);
 
-/* out[j][i] = sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
- * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. */
-void gather32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t *starts, const int64_t *members,
-              const uint32_t *w, size_t w_step, const uint32_t *y, size_t y_step, size_t rows, size_t length);
+/* out[j][i] += sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
+ * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. 32: for several sets
+ * out[s] and w[s], so that rows of y are fetched once for all of them. */
+void gather32(const uint32_t *primes, size_t count, uint32_t **out, const int64_t *starts, const int64_t *members,
+              const uint32_t **w, const size_t *w_steps, size_t sets, const uint32_t *y, size_t y_step, size_t rows,
+              size_t length);
 void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
               size_t rows, size_t length);
 
@@ -42,15 +44,19 @@ void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, cons
  * the lowest bit that is set in any of them (INT_MAX if all are zero). */
 void significance(const double *x, size_t n, int *used, int *step);
 
-/* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the low g + f bits of filler[i] (128 bits, four
- * words, lowest first) minus half of their range. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within
+/* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the low g + f bits of filler[i] (128 bits, two
+ * words, the lower first) minus half of their range. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within
  * [finest, coarsest]. out is [count][n]. Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */
-void encode32(const uint32_t *primes, size_t count, const double *x, const uint32_t *filler, size_t n, int f, int used,
+void encode32(const uint32_t *primes, size_t count, const double *x, const uint64_t *filler, size_t n, int f, int used,
               int finest, int coarsest, uint32_t *out);
 
 /* Whether all elements are below their prime */
 int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n);
 int valid61(const uint64_t *x, size_t n);
+
+/* How many words there are before the first, or some fewer, that is not below p when it is cut to as many bits as p has. So many
+ * are cut. */
+size_t usable32(uint32_t p, uint32_t *words, size_t n);
 
 /* Rejection sampling in place, for one prime: cut each word to its top bits, as many as p has, and keep those below p, in order;
  * returns how many are left. */

@@ -322,7 +322,7 @@ MUTANTS = (
     ),
     _mutant(
         "one-pad-for-all-queries", "All queries of a client are answered under the same pad.",
-        _Padder, "cover", _with_stream(_Padder.cover, elements=repeated(-2)), "answers",
+        _Padder, "begin", _with_stream(_Padder.begin, elements=repeated(-2)), "answers",
     ),
     _mutant(
         "reused-pad", "The pads of all rounds are the same.", reciprocal, "pad", _pad_of_any_round,

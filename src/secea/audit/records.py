@@ -66,8 +66,8 @@ def recording(ledger: Ledger) -> Iterator[None]:
         init(self, key, header)
         self.key = key
 
-    def sealed(self: Any, chunk: int, payload: Any) -> Any:
-        message = seal(self, chunk, payload)
+    def sealed(self: Any, chunk: int, *payload: Any) -> Any:
+        message = seal(self, chunk, *payload)
         ledger.note("seal", self.key, bytes(message), chunk)
         return message
 

@@ -55,9 +55,9 @@ class Sealing:
     def __init__(self, header: Header) -> None:
         self.header = header
 
-    def seal(self, chunk: int, payload: bytes) -> Sent:
+    def seal(self, chunk: int, *payload: bytes) -> Sent:
         """Nothing is hidden."""
-        return Sent(self.header.at(chunk), bytes(payload))
+        return Sent(self.header.at(chunk), b"".join(payload))
 
 
 class Link:

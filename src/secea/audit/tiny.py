@@ -183,7 +183,7 @@ class Tiny:
                 if v != n:
                     self.clients[v]._sink(kind, n, layout, 0, np.ascontiguousarray(found[n][v][None, :, None]))
             (stage,) = (stage for stage in client.pending if stage.kind is kind)
-            client._add_own_share(stage)
+            client._keep_own_share(stage)
             client.phase, client.pending, client.members, client.missing = state
         return found
 
@@ -237,6 +237,7 @@ class Tiny:
             np.pad(own, ((0, 0), (0, width - params.dim))) if self.scheme.form.weighted else expand_rows(own, params)
         )
         client.values, client.round, client.means = blocks(self.ring.reduce(padded), params.K), number, None
+        client.sums = None
         client._send(Phase.SHARE, Kind.SHARE)
 
     def shared(self, contributors: Sequence[int], number: int = 1) -> Tiny:
@@ -252,8 +253,8 @@ class Tiny:
         found, section = {}, list(contributors).index(asking)
         for v in contributors:
             client = self.clients[v]
-            _, body = next(islice(client._answers(client.pending[0]), section, None))
-            found[v] = bytes(body)[DIGEST_BYTES:]
+            _, _, body = next(islice(client._answers(client.pending[0]), section, None))
+            found[v] = bytes(body)
         return found
 
     def mean(self, contributors: Sequence[int], asking: int) -> bytes:
@@ -262,7 +263,7 @@ class Tiny:
         server.contributors, server.round = tuple(contributors), self.clients[asking].round
         section, answers = list(contributors).index(asking), self.answers(contributors, asking)
         stage = server._stage(Kind.MEAN)
-        server.mean_stage, server.masked, server._masker, server.made = stage, section, None, {}
+        server.mean_stage, server.masked, server._maskers, server.made = stage, section, {}, {}
         server.answers = {section: {v: bytes(DIGEST_BYTES) + answer for v, answer in answers.items()}}
         server._mask()
         made: Any = server.made[asking]
@@ -272,7 +273,7 @@ class Tiny:
         """What client n reads from a mean in 7b, as integers: C times the mean, and noise; [queries, K*L]."""
         client = self.clients[asking]
         reader = self.scheme.form.reader(client.wire, client.pending[0], contributors, b"")
-        found, _ = reader.read(0, contributors, memoryview(body), self.scheme.query_count)
+        found, _ = reader.read(0, contributors, memoryview(bytearray(body)), self.scheme.query_count)
         middle = 1  # of noise of one bit, as the reader takes it off
         integers: NDArray[np.int64] = (np.rint(found * self.params.C).astype(np.int64) + middle) % self.p
         return integers

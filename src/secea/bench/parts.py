@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secea._kernels import native
 
-NAMES: Final = {
-    "encrypt_into": "seal (AES-GCM)",
-    "encrypt": "seal (AES-GCM)",
-    "decrypt_into": "open (AES-GCM)",
-    "decrypt": "open (AES-GCM)",
-    "update_into": "key streams (AES-CTR)",
-    "update": "key streams (AES-CTR)",
+OPEN, SEAL, STREAM = "open (AES-GCM)", "seal (AES-GCM)", "key streams (AES-CTR)"
+METHODS: Final = {
+    "decrypt_into": OPEN,
+    "decrypt": OPEN,
+    "update_into": STREAM,
+    "update": STREAM,
 }
+SEALING: Final = dict.fromkeys(("update_into", "finalize", "authenticate_additional_data"), SEAL)
 """What a method of a cipher is called; a loop of the kernels goes by its own name."""
 
 
 class _Clocked:
     """An object whose calls are timed; what `encryptor` and the like return is clocked as well."""
 
-    def __init__(self, inner: Any, record: list[tuple[str, float]]) -> None:
-        self._inner, self._record = inner, record
+    def __init__(self, inner: Any, record: list[tuple[str, float]], names: Mapping[str, str] = METHODS) -> None:
+        self._inner, self._record, self._names = inner, record, names
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if name in ("encryptor", "decryptor"):
-            return lambda: _Clocked(found(), self._record)
+            return lambda: _Clocked(found(), self._record, self._names)
         if not callable(found):
             return found
-        record, said = self._record, NAMES.get(name, f"kernel {name}")
+        record, said = self._record, self._names.get(name, f"kernel {name}")
 
         def call(*arguments: Any) -> Any:
             started = time.thread_time()
@@ -54,10 +54,14 @@ class _Clocked:
 def clocked() -> Iterator[list[tuple[str, float]]]:
     """While this lasts, calls of the kernels and of ciphers that are made anew are recorded with their CPU seconds."""
     record: list[tuple[str, float]] = []
+
+    def cipher(algorithm: Any, mode: Any) -> Any:
+        return _Clocked(Cipher(algorithm, mode), record, SEALING if isinstance(mode, modes.GCM) else METHODS)
+
     stand_ins: list[tuple[str, object, Any]] = [
         ("lib", native.lib, _Clocked(native.lib, record)),
         ("AESGCM", AESGCM, lambda key: _Clocked(AESGCM(key), record)),
-        ("Cipher", Cipher, lambda *arguments: _Clocked(Cipher(*arguments), record)),
+        ("Cipher", Cipher, cipher),
     ]
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("secea.") and name != __name__]
     patches = [

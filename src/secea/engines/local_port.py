@@ -16,7 +16,7 @@ from secea.engines.driver import ROUND_PHASES, Driver
 from secea.engines.host import reply
 from secea.engines.port import Failure, Reply, Task
 from secea.errors import SERVER, ProtocolError, Stale
-from secea.messages import Buffer, Header
+from secea.messages import Buffer, kind_of
 from secea.server import Server
 from secea.table import Table
 
@@ -78,7 +78,7 @@ class Account:
 
     def sent(self, sender: int | str, receiver: int | str, message: Buffer) -> None:
         """A message on its way."""
-        kind = Header.parse(message, SERVER).kind.name.lower()
+        kind = kind_of(message).name.lower()
         self.traffic.append(Hop(self.round, sender, receiver, kind, len(message)))
         self.timing[sender][self.phase].sent += len(message)
 

@@ -102,8 +102,8 @@ def _sealing() -> Iterator[list[tuple[Kind, float]]]:
     spent: list[tuple[Kind, float]] = []
     seal, open_ = Sealer.seal, Opener.open
 
-    def timed_seal(self: Sealer, chunk: int, payload: Buffer) -> memoryview:
-        return timed(self.header.kind, seal, self, chunk, payload)
+    def timed_seal(self: Sealer, chunk: int, *payload: Buffer) -> memoryview:
+        return timed(self.header.kind, seal, self, chunk, *payload)
 
     def timed_open(self: Opener, header: Header, message: Buffer) -> memoryview:
         return timed(header.kind, open_, self, header, message)

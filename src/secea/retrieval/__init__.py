@@ -34,8 +34,12 @@ class Answerer(Protocol):
         """Offline: what a chunk needs that does not depend on the answers."""
         ...
 
+    def begin(self, chunk: int, rows: int) -> Residues:
+        """What a chunk of answers [P, rows, L] is added to."""
+        ...
+
     def cover(self, chunk: int, answers: Residues) -> Buffer:
-        """One chunk of answers [P, rows, L], as the server gets it."""
+        """One chunk of answers, added to what it began with, as the server gets it."""
         ...
 
 
@@ -92,7 +96,7 @@ class Retrieval(Protocol):
         ...
 
     def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
-        """Client n: its embeddings as rows [P, own, K*L] to be shared; `entity` and `key` are for `secea.grid`."""
+        """Client n: its embeddings as rows [P, own, d or d + 1] to share; `entity` and `key` are for `secea.grid`."""
         ...
 
     def check_key(self, key: bytes) -> None:

@@ -131,6 +131,10 @@ class _Encrypter:
         """Encryption randomness."""
         self._ready[chunk] = self._blinds(chunk, rows)
 
+    def begin(self, chunk: int, rows: int) -> Residues:
+        """Nothing."""
+        return self._form.ring.zeros(rows, self._form.block_length)
+
     def cover(self, chunk: int, answers: Residues) -> bytes:
         """Enc(A_v), packed (eq. 11 ff.)."""
         blinds = self._ready.pop(chunk, None) or self._blinds(chunk, answers.shape[1])

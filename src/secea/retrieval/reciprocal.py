@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from secea import correction, grid
 from secea.errors import ParamsError
-from secea.field import PRIMES32, Residues, Ring
+from secea.field import PRIMES30, PRIMES32, Residues, Ring
 from secea.keys import expand
 from secea.lagrange import Code
 from secea.messages import Buffer
@@ -61,11 +61,8 @@ class Reciprocal:
         return (self.params.K + answering - self.params.need) * self.answer_row_bytes
 
     def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
-        """Client n: fixed point with the bits below the input's own grid filled, padded to K*L."""
-        encoded = grid.encode(self.ring, matrix, entity, key, self.f, self.params)
-        rows = self.ring.zeros(len(matrix), self.params.K * self.block_length)
-        rows[:, :, : self.params.dim] = encoded
-        return rows
+        """Client n: fixed point with the bits below the input's own grid filled."""
+        return grid.encode(self.ring, matrix, entity, key, self.f, self.params)
 
     def check_key(self, key: bytes) -> None:
         """There is none."""
@@ -76,7 +73,7 @@ class Reciprocal:
 
     def answerer(self, wire: Endpoint, stage: Stage, n: int) -> _Padder:
         """Client v: the pad that it shares with client n."""
-        return _Padder(self.ring, pad(wire, stage, wire.number, n))
+        return _Padder(self, pad(wire, stage, wire.number, n))
 
     def masker(self, wire: Endpoint, stage: Stage, n: int) -> _Drowner:
         """The server: noise for client n."""
@@ -88,10 +85,11 @@ class Reciprocal:
 
 
 def fewest_primes(bound: int) -> Ring:
-    """The ring of the fewest primes just under 2^32 whose product exceeds the bound."""
+    """The ring of the fewest primes whose product exceeds the bound; light ones if as few of them are enough."""
     for count in range(1, len(PRIMES32) + 1):
-        if math.prod(PRIMES32[:count]) > bound:
-            return Ring(PRIMES32[:count])
+        for primes in (PRIMES30[:count], PRIMES32[:count]):
+            if math.prod(primes) > bound:
+                return Ring(primes)
     raise ParamsError(f"the parameters need {bound.bit_length()} bits; {len(PRIMES32)} primes of 32 bits are the most")
 
 
@@ -158,16 +156,19 @@ def to_reshare(code: Code, clients: Sequence[int], v: int, product: Residues) ->
 class _Padder:
     stored_bytes = 0
 
-    def __init__(self, ring: Ring, stream: KeyStream) -> None:
-        self._ring, self._stream = ring, stream
+    def __init__(self, form: Reciprocal, stream: KeyStream) -> None:
+        self._form, self._stream = form, stream
 
     def prepare(self, chunk: int, rows: int) -> None:
         """Nothing takes long enough."""
 
+    def begin(self, chunk: int, rows: int) -> Residues:
+        """s_v (step 4)."""
+        return self._stream.lane(chunk).elements(self._form.ring, rows, self._form.block_length)
+
     def cover(self, chunk: int, answers: Residues) -> memoryview:
         """A_v + s_v (step 4)."""
-        pads = self._stream.lane(chunk).elements(self._ring, *answers.shape[1:])
-        return self._ring.to_bytes(self._ring.add_into(pads, answers))
+        return self._form.ring.to_bytes(answers)
 
 
 class _Drowner:
@@ -213,7 +214,7 @@ class _Unpadder:
         K, L, clients = code.K, form.block_length, sorted(answering)
         found = ring.from_bytes(body, K + len(clients) - code.need, rows, L)
         pads = [self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients]
-        plain = ring.subtract(found, correction.interpolate(code, clients, pads))
+        plain = ring.subtract_into(found, correction.interpolate(code, clients, pads))
         blocks, wrong = correction.correct(code, clients, plain[:, :K], plain[:, K:])
         joined = ring.join(blocks, self._scale, less=(1 << form.noise_bits) // 2)
         return joined.transpose(1, 0, 2).reshape(rows, K * L), wrong

@@ -261,7 +261,7 @@ MUTANTS: Final = (
     Mutant(
         "means-under-one-label",
         "A server that was put back seals its means under the label that it drew before.",
-        lambda: patch.object(Server, "_relabel_means", lambda _: None),
+        lambda: patch.object(Server, "_relabel_means", lambda *_: None),
         ("means-after-a-rollback",),
     ),
     Mutant(
