@@ -109,6 +109,22 @@ def test_noise_at_the_betas_and_the_same_shares_as_seeds_give_one_polynomial(cod
 
 @law
 @given(codes(), st.data())
+def test_data_that_stand_at_every_beta_are_shared_as_if_they_were_written_there(
+    code: Code, data: st.DataObject
+) -> None:
+    ring, (blocks, noise) = code.ring, drawn_data_and_noise(code, data)
+    one, along = np.ascontiguousarray(blocks[:, :1]), data.draw(vectors(ring, code.K))
+    everyone, seeded = range(code.N), data.draw(some(code.N, code.T))
+    for factors, given_along in ((ring.constant([1] * code.K), None), (along, along)):
+        written = ring.combine(factors[:, :, None], one)
+        shares = code.encode(one, noise, everyone, along=given_along)
+        assert np.array_equal(shares, code.encode(written, noise, everyone))
+        dealt = code.encode(one, noise, everyone, seeded, along=given_along, apart=True)
+        assert np.array_equal(dealt, code.encode(written, noise, everyone, seeded))
+
+
+@law
+@given(codes(), st.data())
 def test_a_seeded_client_gets_the_noise_itself(code: Code, data: st.DataObject) -> None:
     blocks, noise = drawn_data_and_noise(code, data)
     seeded = data.draw(some(code.N, code.T))

@@ -42,9 +42,9 @@ def test_the_plan_is_what_the_traffic_records_show(
 def test_messages_of_many_chunks_are_planned_exactly_too() -> None:
     rng = np.random.Generator(np.random.PCG64(3))
     sets = [rng.choice(3000, 1500, replace=False).tolist() for _ in range(3)]
-    fed = Federation(Params(clients=3, dim=80))
+    fed = Federation(Params(clients=3, dim=180))
     fed.setup(sets)
-    fed.round([{name: np.zeros(80) for name in names} for names in sets])
+    fed.round([{name: np.zeros(180) for name in names} for names in sets])
     layout = fed.session.layout(secea.messages.Kind.SHARE, fed.server.M, 3)
     assert layout.chunks > 3
     plan = secea.plan(fed.params, entities=fed.server.M)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from federation import SMALL, Hop, Parties, Tables, entropy, random_tables, true
 from secea import correction
 from secea.client import Client
 from secea.client import Phase as ClientPhase
+from secea.endpoint import Stage
 from secea.engines.local import Federation
 from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ProtocolError
 from secea.field import Residues, Ring
@@ -792,17 +793,24 @@ def test_limit_wrong_re_sharing_makes_wrong_weights_that_no_extra_answer_notices
     assert parties.params.N - parties.params.need == 2
     parties.until(Phase.RESHARE)
     asker, liar = parties.clients[0], parties.clients[1]
-    right, wanted = liar._products, asker.shape.wanted(asker.placement)
+    right, wanted = liar._deal, asker.shape.wanted(asker.placement)
 
-    def wrong(section: int, span: slice) -> Residues:
-        products, ring = right(section, span), parties.session.ring
-        if section == 0:
+    def wrong(stage: Stage) -> Deal:
+        deal, ring = right(stage), parties.session.ring
+        if stage.kind is not Kind.RESHARE:
+            return deal
+
+        def data(chunk: int) -> Residues:
+            assert chunk == 0
+            assert deal.along is not None
+            products = ring.combine(deal.along[:, :, None], deal.data(chunk))
             error = np.zeros_like(products)
-            error[:, :, wanted] = 1
-            products = ring.add(products, error)
-        return products
+            error[:, :, wanted] = 1  # at every beta
+            return ring.add(products, error)
 
-    liar._products = wrong  # type: ignore[method-assign]
+        return replace(deal, data=data, along=None)
+
+    liar._deal = wrong  # type: ignore[method-assign]
     parties.setup()
     tables = [{name: row / 2 for name, row in table.items()} for table in parties.tables()]
     parties.round(tables)
@@ -833,7 +841,7 @@ def test_limit_without_any_syndrome_a_client_that_marks_a_query_as_a_dummy_too_r
         marks = client.shape.positions + np.arange(client.shape.count)
         ones = np.concatenate([client.shape.wanted(client.placement), marks])
         span = dealt.layout.span
-        return Deal(dealt.layout, 1, lambda chunk: ones_at(client.session.code, ones, span(chunk)))
+        return Deal(dealt.layout, 1, lambda chunk: ones_at(client.session.ring, ones, span(chunk)))
 
     client._deal = both_at_once  # type: ignore[method-assign]
     parties.another_epoch()

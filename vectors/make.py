@@ -36,7 +36,7 @@ from secea.messages import ALL, NO_CONTEXT, Announcement, Header, Kind, Step  # 
 from secea.paillier import Packing, PrivateKey  # noqa: E402
 from secea.params import Params  # noqa: E402
 from secea.randomness import KeyStream  # noqa: E402
-from secea.retrieval.reciprocal import open_masked, opened_masked, reciprocals, to_reshare  # noqa: E402
+from secea.retrieval.reciprocal import open_masked, opened_masked, reciprocals, reshare_factors  # noqa: E402
 from secea.session import Session  # noqa: E402
 from secea.sharing import Dealer, seeded_clients  # noqa: E402
 from secea.table import Name, name_bytes  # noqa: E402
@@ -266,12 +266,13 @@ def weights() -> Json:
     )
     o, _ = opened_masked(code, {v: np.ascontiguousarray(opened[:, v]) for v in everyone})
     product = KeyStream(bytes_of("product", 32)).elements(ring, 3)
+    along = reshare_factors(code, list(everyone)[: params.need], 2)
     return {
         "clients": 5, "primes": ring.primes, "C": params.C, "rho": integers(rho), "zeta": zeta,
         "counts": [1, 2, 3, 5], "count_shares": integers(count_shares), "openings": integers(opened),
         "t": integers(reciprocals(ring, o, params.C)),
         "resharer": 2, "product": integers(product),
-        "to_reshare": integers(to_reshare(code, list(everyone)[: params.need], 2, product)),
+        "to_reshare": integers(ring.combine(along[:, :, None], product[:, None])),
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 `receive` takes one chunk: it is right and counts, or a `ProtocolError` names who could be at fault and nothing has
 changed. `outbox` gives what the client has to send now. It is a function of the state, so it can be repeated, also
 after `save` and `restore`: save before the first byte leaves, and a crash never makes a second message under the same
-key.
+key. While it deals shares to the others, the client keeps its own, once.
 
     phase       has sent             waits for                                   then
     GREETING    hello                the members of the epoch, and their hellos  SECRET
@@ -65,7 +65,7 @@ from secea.paillier import PrivateKey
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Answerer, Reader
 from secea.retrieval.paillier import private_key, secret_bytes
-from secea.retrieval.reciprocal import open_masked, to_reshare
+from secea.retrieval.reciprocal import open_masked, reshare_factors
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
 from secea.table import Name, Table, TableLike, as_table, canonical_names
@@ -73,8 +73,9 @@ from secea.table import Name, Table, TableLike, as_table, canonical_names
 _SNAPSHOT: Final = "secea client 3"
 _DEALT: Final = (Kind.QUERY, Kind.INDICATOR, Kind.RESHARE, Kind.SHARE)
 """What is shared among clients, their own share included."""
-ASKERS_AT_ONCE: Final = 8
-"""Clients whose queries are answered together: a chunk for each of them is held in memory."""
+ASKERS_AT_ONCE: Final = 5
+RECEIVERS_AT_ONCE: Final = 4
+"""Clients whose queries are answered, or to whom shares are dealt, together: a chunk for each is held in memory."""
 
 
 class Phase(StrEnum):
@@ -603,11 +604,12 @@ class Client:
             case Kind.QUERY:
                 dummies = self.shape.positions + np.flatnonzero(self.placement == EMPTY)
                 ones = np.concatenate([self.shape.wanted(self.placement), dummies])
-                return Deal(layout, 1, lambda chunk: ones_at(session.code, ones, layout.span(chunk)))
+                return Deal(layout, 1, lambda chunk: ones_at(session.ring, ones, layout.span(chunk)))
             case Kind.INDICATOR:
-                return Deal(layout, 1, lambda chunk: ones_at(session.code, self.rows, layout.span(chunk)))
+                return Deal(layout, 1, lambda chunk: ones_at(session.ring, self.rows, layout.span(chunk)))
             case Kind.RESHARE:
-                return Deal(layout, 1, lambda chunk: self._products(layout.section(chunk), layout.span(chunk)))
+                along = reshare_factors(session.code, self.resharers, self.number)
+                return Deal(layout, 1, lambda chunk: self._products(layout.span(chunk)), along)
             case _:
                 values = self.values
                 assert values is not None
@@ -625,7 +627,7 @@ class Client:
         deal = self._deal(stage)
         dealer, _ = self._dealer(stage, [self.number])
         for chunk in range(self.dealt.get(stage.kind, 0), deal.layout.chunks):
-            self._keep_own(stage, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk))[:, 0])
+            self._keep_own(stage, deal.layout, chunk, dealer.deal(chunk, deal.data(chunk), deal.along)[:, 0])
 
     def _keep_own(self, stage: Stage, layout: Layout, chunk: int, share: Residues) -> None:
         """Keep one chunk of our own share, once, however often it is dealt."""
@@ -669,7 +671,7 @@ class Client:
             kept[sender][:, span] = share[:, :, 0]
         elif kind is Kind.RESHARE:
             assert self.weighted is not None
-            ring.add_rows(self.weighted[:, layout.section(chunk)], span, share[:, :, 0])
+            ring.add_rows(self.weighted.reshape(ring.size, -1), span, share[:, :, 0])
         else:
             if self.sums is None:
                 self.sums = ring.zeros(layout.rows, share.shape[2])
@@ -750,13 +752,19 @@ class Client:
         self.context = step_context(self.context, self.weights, announcement)
         self._send(Phase.RESHARE, *((Kind.RESHARE,) if self.number in clients else ()))
 
-    def _products(self, section: int, span: slice) -> Residues:
-        """lambda * [q] * [C/c] for one stretch of one client's queries, to be shared (step 3)."""
-        session, ring = self.session, self.session.ring
+    def _products(self, span: slice) -> Residues:
+        """[q] * [C/c] for a stretch of all queries, to be shared lambda times (step 3): [P, 1, span, 1]."""
+        ring, positions = self.session.ring, self.shape.positions
         assert self.reciprocals is not None
-        query = np.ascontiguousarray(self.queries[self.contributors[section]][:, span])
-        weight = np.ascontiguousarray(self.reciprocals[:, section][:, self.shape.query_of(span)])
-        return to_reshare(session.code, self.resharers, self.number, ring.multiply(query, weight))[..., None]
+        products = ring.empty(1, span.stop - span.start, 1)
+        for section in range(span.start // max(1, positions), -(-span.stop // max(1, positions))):
+            before = section * positions
+            part = slice(max(span.start - before, 0), min(span.stop - before, positions))
+            query = np.ascontiguousarray(self.queries[self.contributors[section]][:, part])
+            weight = np.ascontiguousarray(self.reciprocals[:, section][:, self.shape.query_of(part)])
+            start = before + part.start - span.start
+            products[:, 0, start : start + query.shape[1], 0] = ring.multiply(query, weight)
+        return products
 
     # ------------------------------------------------------------------------------------------- answers and means
 
@@ -909,12 +917,17 @@ class Client:
             if v in others:
                 yield self.wire.sealer(stage, v).seal(0, seed)
         deal = self._deal(stage)
-        sealers = [self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers[1:]]
+        sealers = {v: self.wire.sealer(stage, v, deal.layout.chunks) for v in dealer.receivers[1:]}
         for chunk in range(deal.layout.chunks):
-            shares = dealer.deal(chunk, deal.data(chunk))
-            self._keep_own(stage, deal.layout, chunk, shares[:, 0])
-            for i, sealer in enumerate(sealers, 1):
-                yield sealer.seal(chunk, self.session.ring.to_bytes(shares[:, i]))
+            data = deal.data(chunk)
+            for first in range(0, len(dealer.receivers), RECEIVERS_AT_ONCE):
+                some = slice(first, first + RECEIVERS_AT_ONCE)
+                shares = dealer.deal(chunk, data, deal.along, some)
+                for i, v in enumerate(dealer.receivers[some]):
+                    if v == self.number:
+                        self._keep_own(stage, deal.layout, chunk, shares[:, i])
+                    else:
+                        yield sealers[v].seal(chunk, self.session.ring.to_bytes(shares[:, i]))
 
     def _receivers(self, stage: Stage) -> tuple[int, ...]:
         if stage.kind in (Kind.QUERY, Kind.INDICATOR):

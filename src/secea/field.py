@@ -286,18 +286,28 @@ class Ring:
         x = np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
         return x.reshape(self.size, *shape)
 
-    def accept(self, b: int, words: Residues, more: Callable[[Residues], None]) -> None:
-        """Make random words [n] uniform modulo the b-th prime, in place, by rejection; `more` fills further words.
+    def accept(self, words: Residues, more: Callable[[Residues], None]) -> None:
+        """Make random words [P, n] uniform elements, in place, by rejection; `more` fills further words.
 
-        The words are read in order: each is cut to as many bits as the prime has, and dropped if it is not below it.
+        The words are read in order, for one prime after the other: each is cut to as many bits as the prime has, and
+        dropped if it is not below it.
         """
-        p, wide = self.primes[b], self.dtype == np.uint64
-        # Almost always all of them are usable, for primes just under a power of two.
-        left = words if wide else words[lib.usable32(p, _pointer(words, write=True), words.size) :]
-        while left.size:
-            pointer = _pointer(left, write=True)
-            left = left[lib.accept61(pointer, left.size) if wide else lib.accept32(p, pointer, left.size) :]
-            more(left)
+        n, wide = words.shape[1], self.dtype == np.uint64
+        usable = 0 if wide else self._kernel("usable")(_pointer(words, write=True), n)
+        if usable == words.size:  # almost always, for primes just under a power of two
+            return
+        stream = words.reshape(-1)[usable:]
+        stream = stream if self.size == 1 else stream.copy()
+        for b in range(usable // n, self.size):
+            left = words[b, max(0, usable - b * n) :]
+            while left.size:
+                ready = min(left.size, stream.size)
+                left[:ready], stream = stream[:ready], stream[ready:]
+                if ready < left.size:
+                    more(left[ready:])
+                pointer = _pointer(left, write=True)
+                kept = lib.accept61(pointer, left.size) if wide else lib.accept32(self.primes[b], pointer, left.size)
+                left = left[kept:]
 
 
 RING61: Final = Ring((M61,))

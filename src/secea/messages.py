@@ -20,7 +20,7 @@ ALL: Final = 0xFFFE
 DIGEST_BYTES: Final = 16
 SALT_BYTES: Final = 16
 TAG_BYTES: Final = 16
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 21
 
 Buffer = bytes | bytearray | memoryview
 

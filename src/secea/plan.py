@@ -96,10 +96,11 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
     P, J, L = scheme.ring.size, scheme.query_count, form.block_length
     positions = scheme.query_positions(M)
     encode = (N - T) * (K + T)  # of one element of each of the K blocks, by one sender
-    setup_products = N * encode * (positions + (J + M if form.weighted else 0)) * P
+    spread = (N - T) * (1 + T)  # of one element that stands at every beta
+    setup_products = N * spread * (positions + (J + M if form.weighted else 0)) * P
     if form.weighted:
         setup_products += N * N * (positions + J * (need - K + 1)) * P  # openings
-        setup_products += N * J * (need + N * (K + T)) * P + need * N * positions * (1 + K + encode) * P
+        setup_products += N * J * (need + N * (1 + T)) * P + need * N * positions * (1 + spread) * P
     round_products = N * encode * M * L * P + N * N * positions * L * P  # sharing, answering
     # Interpolation and syndromes, of the pads too.
     round_products += N * J * L * (K * need + (N - need) * N) * P * (2 if form.weighted else 1)

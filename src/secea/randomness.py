@@ -8,11 +8,12 @@ that tests can enumerate all the randomness of a tiny field.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from math import prod
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from secea.field import Residues, Ring
 
@@ -37,9 +38,12 @@ class KeyStream:
     def __init__(self, key: bytes, lane: int = 0) -> None:
         if len(key) != SEED_BYTES:
             raise ValueError(f"a key has {SEED_BYTES} bytes, got {len(key)}")
-        self._key = key
+        self._key, self._lane = key, lane
+
+    @cached_property
+    def _cipher(self) -> CipherContext:
         # The lane is the upper half of the counter block: a lane has 2^64 blocks of its own.
-        self._cipher = Cipher(algorithms.AES256(key), modes.CTR(lane.to_bytes(8, "big") + bytes(8))).encryptor()
+        return Cipher(algorithms.AES256(self._key), modes.CTR(self._lane.to_bytes(8, "big") + bytes(8))).encryptor()
 
     def __repr__(self) -> str:
         return "KeyStream(...)"
@@ -63,13 +67,13 @@ class KeyStream:
     def elements(self, ring: Ring, *shape: int) -> Residues:
         """Uniform elements by rejection: words of the stream in order, the primes one after the other."""
         out = ring.empty(*shape)
-        for b, words in enumerate(out.reshape(ring.size, prod(shape))):
-            self._words(words)
-            ring.accept(b, words, self._words)
+        words = out.reshape(ring.size, prod(shape))
+        self._words(words)
+        ring.accept(words, self._words)
         return out
 
     def _words(self, out: Residues) -> None:
-        self.fill(out.view(np.uint8).data)
+        self.fill(out.reshape(-1).view(np.uint8).data)
 
     def nonzero(self, ring: Ring, *shape: int) -> Residues:
         """Uniform elements that are not 0 modulo any prime."""

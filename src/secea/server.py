@@ -55,7 +55,7 @@ from secea.messages import (
 )
 from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.retrieval import Masker
-from secea.retrieval.reciprocal import opened_masked, reciprocals, same_at_every_block
+from secea.retrieval.reciprocal import opened_masked, reciprocals
 from secea.session import Session, label_of, members_context, step_context, union_context
 from secea.sharing import SEED_LAYOUT, seeded_clients
 
@@ -542,7 +542,7 @@ class Server:
         # As for the means: a server that was rolled back shares t as it did before.
         stage = self._stage(Kind.RECIPROCAL, expand(self.wire.key.secret, "reciprocals", self.context))
         noise = KeyStream(expand(stage.seed, "noise")).elements(ring, code.T, *t.shape[1:])
-        shares = code.encode(same_at_every_block(code, t), noise, there)
+        shares = code.encode(t[:, None], noise, there)
         for i, n in enumerate(there):
             sealer = self.wire.sealer(stage, n, layout.chunks)
             for chunk in range(layout.chunks):

@@ -118,8 +118,8 @@ class Scheme:
                 return Layout(M, element)
             case Kind.OPENING | Kind.RECIPROCAL:
                 return Layout(J, element, clients)
-            case Kind.RESHARE:
-                return Layout(self.query_positions(M), element, clients)
+            case Kind.RESHARE:  # the queries of all clients, one after the other
+                return Layout(clients * self.query_positions(M), element)
             case Kind.SHARE:
                 return Layout(M, form.block_length * element)
             case Kind.ANSWER:  # interleaved: the same rows of sums answer the same stretch of everyone's queries

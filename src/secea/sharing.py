@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -35,8 +36,13 @@ class Turn(Protocol):
 
 def seeded_clients(params: Params, sender: int, turn: Turn) -> tuple[int, ...]:
     """The T clients that get the sender's shares as seeds; they change from stage to stage, so all are served alike."""
-    others, first = params.N - 1, (turn.round + turn.weights + turn.epoch + turn.kind) * params.T
-    return tuple(sorted((sender + 1 + (first + i) % others) % params.N for i in range(params.T)))
+    number = turn.round + turn.weights + turn.epoch + turn.kind
+    return _seeded(params.N, params.T, sender, number % (params.N - 1))
+
+
+@lru_cache(maxsize=4096)
+def _seeded(N: int, T: int, sender: int, number: int) -> tuple[int, ...]:
+    return tuple(sorted((sender + 1 + (number * T + i) % (N - 1)) % N for i in range(T)))
 
 
 def block_length(params: Params, width: int) -> int:
@@ -71,9 +77,9 @@ def spread(own: Residues, at: NDArray[np.int64], span: slice) -> Residues:
     return rows
 
 
-def ones_at(code: Code, ones: NDArray[np.int64], span: slice) -> Residues:
-    """Data that are 1 at some rows and 0 at the others, the same at every beta_k (eq. 9): [P, K, span, 1]."""
-    data = code.ring.zeros(code.K, span.stop - span.start, 1)
+def ones_at(ring: Ring, ones: NDArray[np.int64], span: slice) -> Residues:
+    """Data that are 1 at some rows and 0 at the others, the same at every beta_k (eq. 9): [P, 1, span, 1]."""
+    data = ring.zeros(1, span.stop - span.start, 1)
     low, high = np.searchsorted(ones, [span.start, span.stop])
     data[:, :, ones[low:high] - span.start] = 1
     return data
@@ -81,11 +87,18 @@ def ones_at(code: Code, ones: NDArray[np.int64], span: slice) -> Residues:
 
 @dataclass(frozen=True)
 class Deal:
-    """What a client shares in one stage: `data(chunk)` gives the values at beta_1..beta_K, [P, K, rows, width]."""
+    """What a client shares in one stage: `data(chunk)` gives the values at beta_1..beta_K, [P, K, rows, width].
+
+    Or [P, 1, rows, width], which stand at each beta_k, times `along` (`Code.encode`).
+    """
 
     layout: Layout
     width: int
     data: Callable[[int], Residues]
+    along: Residues | None = None
+
+
+EVERYONE: Final = slice(None)
 
 
 class Dealer:
@@ -94,12 +107,15 @@ class Dealer:
     def __init__(self, code: Code, receivers: Sequence[int], seeds: Mapping[int, bytes]) -> None:
         self.code, self.seeded = code, tuple(seeds)
         self._streams = [KeyStream(seed) for seed in seeds.values()]
+        self._noise: tuple[int, list[Residues]] = (-1, [])  # of the last chunk
         self.receivers = tuple(v for v in receivers if v not in self.seeded)
 
-    def deal(self, chunk: int, data: Residues) -> Residues:
-        """One chunk: data [P, K, ...] -> the shares of `receivers` [P, receivers, ...]."""
-        noise = [stream.lane(chunk).elements(self.code.ring, *data.shape[2:]) for stream in self._streams]
-        return self.code.encode(data, noise, self.receivers, self.seeded, apart=True)
+    def deal(self, chunk: int, data: Residues, along: Residues | None = None, to: slice = EVERYONE) -> Residues:
+        """One chunk: data [P, K, ...], or [P, 1, ...] -> the shares of `receivers`, or some, [P, receivers, ...]."""
+        if self._noise[0] != chunk:
+            drawn = [stream.lane(chunk).elements(self.code.ring, *data.shape[2:]) for stream in self._streams]
+            self._noise = chunk, drawn
+        return self.code.encode(data, self._noise[1], self.receivers[to], self.seeded, along=along, apart=True)
 
 
 SEED_LAYOUT: Final = Layout(1, SEED_BYTES)

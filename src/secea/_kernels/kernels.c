@@ -645,10 +645,13 @@ FAST static int cut(uint32_t p, int spare, uint32_t *words, size_t n) {
     return 1;
 }
 
-size_t usable32(uint32_t p, uint32_t *words, size_t n) {
-    for (size_t start = 0; start < n; start += TILE)
-        if (!cut(p, __builtin_clz(p), words + start, n - start < TILE ? n - start : TILE)) return start;
-    return n;
+size_t usable32(const uint32_t *primes, size_t count, uint32_t *words, size_t n) {
+    for (size_t b = 0; b < count; b++)
+        for (size_t start = 0; start < n; start += TILE) {
+            const size_t size = n - start < TILE ? n - start : TILE;
+            if (!cut(primes[b], __builtin_clz(primes[b]), words + b * n + start, size)) return b * n + start;
+        }
+    return count * n;
 }
 
 size_t accept32(uint32_t p, uint32_t *words, size_t n) {

@@ -54,9 +54,9 @@ void encode32(const uint32_t *primes, size_t count, const double *x, const uint6
 int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n);
 int valid61(const uint64_t *x, size_t n);
 
-/* How many words there are before the first, or some fewer, that is not below p when it is cut to as many bits as p has. So many
- * are cut. */
-size_t usable32(uint32_t p, uint32_t *words, size_t n);
+/* Words, n for each prime: how many there are before the first, or some fewer, that is not below its prime when it is cut to as
+ * many bits as that has. So many are cut. */
+size_t usable32(const uint32_t *primes, size_t count, uint32_t *words, size_t n);
 
 /* Rejection sampling in place, for one prime: cut each word to its top bits, as many as p has, and keep those below p, in order;
  * returns how many are left. */

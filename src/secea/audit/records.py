@@ -71,10 +71,10 @@ def recording(ledger: Ledger) -> Iterator[None]:
         ledger.note("seal", self.key, bytes(message), chunk)
         return message
 
-    def dealt(self: Any, chunk: int, data: Any) -> Any:
+    def dealt(self: Any, chunk: int, data: Any, *more: Any) -> Any:
         for stream in self._streams:
             ledger.note("share", stream._key, data.tobytes(), chunk)
-        return deal(self, chunk, data)
+        return deal(self, chunk, data, *more)
 
     def filled(tags: Any, geometry: Any, source: Any, *ring: Any) -> Any:
         ledger.note("weights of the union", source._key, tags.tobytes())

@@ -29,7 +29,7 @@ from secea.messages import DIGEST_BYTES, Kind, Layout
 from secea.randomness import KeyStream
 from secea.retrieval.paillier import Paillier, private_key
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
-from secea.sharing import Dealer
+from secea.sharing import EVERYONE, Dealer
 
 PARTS: Final = 16
 CLIENTS: Final = 5
@@ -174,9 +174,11 @@ def _ones(self: Client) -> Residues:
     return self.session.ring.zeros(len(self.contributors), self.shape.count) + np.uint32(1)
 
 
-def _bare_deal(self: Dealer, chunk: int, data: Residues) -> Residues:
+def _bare_deal(
+    self: Dealer, chunk: int, data: Residues, along: Residues | None = None, to: slice = EVERYONE
+) -> Residues:
     noise = self.code.ring.zeros(self.code.T, *data.shape[2:])
-    return self.code.encode(data, noise, self.receivers, self.seeded)
+    return self.code.encode(data, noise, self.receivers[to], self.seeded, along=along)
 
 
 def _bare_seed(seed: bytes, ring: Ring, layout: Layout, width: int) -> Iterator[Residues]:

@@ -27,11 +27,12 @@ from secea.bench.parts import parts
 from secea.bench.shapes import Shape
 from secea.engines.local_port import Hop
 from secea.errors import FederationError
-from secea.messages import CHUNK_BYTES
 
 T = TypeVar("T")
 PEERS: Final = ("flwr", "tenseal", "phe", "python-flint", "galois")
 """Packages that the benchmark compares with; the extra `bench` installs them."""
+LIMIT_BYTES: Final = 1 << 20
+"""What is copied, sealed and opened at a time for the limit: it fits into a cache."""
 Tick = Callable[[str], None]
 """Told before each step what comes."""
 
@@ -88,13 +89,13 @@ def limit_seconds(data_bytes: int, repetitions: int = 3, chunks: int = 200, core
             started = time.process_time()
             list(pool.map(_limit, [chunks] * cores))
             best = min(best, time.process_time() - started)
-    return best / (cores * chunks) * data_bytes / CHUNK_BYTES
+    return best / (cores * chunks) * data_bytes / LIMIT_BYTES
 
 
 def _limit(chunks: int) -> None:
     cipher = AESGCM(bytes(32))
-    source, target = np.zeros(CHUNK_BYTES, np.uint8), np.empty(CHUNK_BYTES, np.uint8)
-    sealed = bytearray(CHUNK_BYTES + 16)
+    source, target = np.zeros(LIMIT_BYTES, np.uint8), np.empty(LIMIT_BYTES, np.uint8)
+    sealed = bytearray(LIMIT_BYTES + 16)
     for _ in range(chunks):
         np.copyto(target, source)
         cipher.encrypt_into(bytes(12), source.data, None, sealed)

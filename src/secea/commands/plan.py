@@ -139,6 +139,7 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
 
     In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
     """
+    from secea.engines.local_port import at_once
     from secea.messages import CHUNK_BYTES
     from secea.session import Scheme
 
@@ -156,7 +157,7 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
         "client_keeps": kept,
         "client": kept + working + largest["client"],
         "server": largest["server"],
-        "one_process": N * (kept + working) + min(4 * N * N * CHUNK_BYTES, largest["server"]) + BASE_BYTES,
+        "one_process": N * (kept + working) + min(4 * N * at_once(N) * CHUNK_BYTES, largest["server"]) + BASE_BYTES,
     }
 
 

@@ -27,6 +27,11 @@ SMALL_STAGE: Final = 1 << 16
 """A stage with fewer bytes per client is not worth a thread."""
 
 
+def at_once(clients: int) -> int:
+    """How many messages of a client are passed on together: what is on its way takes memory."""
+    return max(1, min(clients // 2, 8))
+
+
 @dataclass(frozen=True, slots=True)
 class Hop:
     """One message on one leg of its way: from a client to the server, or from the server to a client."""
@@ -115,7 +120,7 @@ class LocalPort:
         self.losses: dict[int, str] = {}
         self.tables: Mapping[int, Table] = {}
         """What each client contributes to the next round."""
-        self._at_once = server.session.params.clients
+        self._at_once = at_once(server.session.params.clients)
         self._pool = ThreadPoolExecutor(os.cpu_count())
 
     def exchange(

@@ -138,16 +138,10 @@ def reciprocals(ring: Ring, o: Residues, C: int) -> Residues:
     return ring.multiply(np.ascontiguousarray(numerators), ring.inverse(o))
 
 
-def same_at_every_block(code: Code, values: Residues) -> Residues:
-    """Data [P, K, ...] with the same values at beta_1..beta_K."""
-    return np.ascontiguousarray(np.broadcast_to(values[:, None], (values.shape[0], code.K, *values.shape[1:])))
-
-
-def to_reshare(code: Code, clients: Sequence[int], v: int, product: Residues) -> Residues:
-    """Client v: lambda_{k,v} * product at beta_k; shared, it has degree K+T-1 again (step 3)."""
+def reshare_factors(code: Code, clients: Sequence[int], v: int) -> Residues:
+    """lambda_{k,v}, [P, K]: client v shares its product times these at beta_k, of degree K+T-1 again (step 3)."""
     lambdas = code.matrix(code.at(clients), code.data_points)  # [P, K, clients]
-    column = np.ascontiguousarray(lambdas[:, :, list(clients).index(v)][:, :, None])
-    return code.ring.combine(column, product[:, None])
+    return np.ascontiguousarray(lambdas[:, :, list(clients).index(v)])
 
 
 # ----------------------------------------------------------------------------------------------- rounds (steps 4 to 6)
