@@ -24,7 +24,7 @@ Residues: TypeAlias = NDArray[Any]
 M61: Final = 2**61 - 1
 
 # The primes 2^32 - c, and 2^30 - c, with the smallest c: products reduce by folding high bits into low ones. Products
-# modulo the light ones leave room for carries, and are summed in two thirds of the time.
+# modulo the light ones leave room for carries, and are summed faster.
 PRIMES30: Final = tuple(
     2**30 - c for c in (35, 41, 83, 101, 105, 107, 135, 153, 161, 173, 203, 257, 263, 297, 321, 347)
 )
