@@ -360,6 +360,18 @@ def test_one_party_that_restarts_among_others_that_do_not_changes_no_mean(retrie
     parties.goes_on(2)
 
 
+def test_a_new_epoch_forgets_the_weights_of_the_one_before() -> None:
+    parties = Parties()
+    parties.setup()
+    parties.goes_on()
+    assert all(client.usable_weights == 1 for client in parties.clients.values())
+    delivered = parties.waiting()
+    parties.server.begin_epoch(parties.present)
+    parties.down(lambda hop: () if hop.message in delivered else [hop])
+    for client in parties.clients.values():
+        assert (client.epoch, client.usable_weights, client.contributors, client.weighted) == (2, 0, (), None)
+
+
 @pytest.mark.parametrize("retrieval", BOTH)
 def test_a_clients_own_share_counts_once_however_its_outbox_is_read(
     retrieval: str, monkeypatch: pytest.MonkeyPatch

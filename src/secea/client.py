@@ -531,6 +531,7 @@ class Client:
         self._leave_round()
         self._prepared, self.next_seed = (b"", {}), b""  # made for the keys of other incarnations
         self.epoch, self.attempt, self.weights = header.epoch, header.attempt, 0
+        self.contributors, self.reciprocals, self.weighted = (), None, None
         if self.coming is not None:
             self.names, self.coming, self.means = self.coming, None, None
         self.context = members_context(self.epoch, self.attempt, announcement)
@@ -777,13 +778,14 @@ class Client:
         proofs = [self.wire.confirmation(self.number, n, stage.context) for n in self.contributors]
         ahead = self._prepared[1] if hmac.compare_digest(self._prepared[0], stage.seed) else {}
         answerers = [ahead.get(n) or session.form.answerer(self.wire, stage, n) for n in self.contributors]
+        weights = [self._weights(section) for section in range(layout.sections)]
         for first in range(0, layout.chunks, layout.sections):
             span = layout.span(first)
             starts = shape.starts[span.start : span.stop + 1]
             for low in range(0, layout.sections, ASKERS_AT_ONCE):
                 some = range(low, min(low + ASKERS_AT_ONCE, layout.sections))
                 answers = [answerers[i].begin(layout.within(first), starts.size - 1) for i in some]
-                session.ring.gather_into(answers, starts, shape.members, [self._weights(i) for i in some], sums)
+                session.ring.gather_into(answers, starts, shape.members, weights[some.start : some.stop], sums)
                 for i, each in zip(some, answers, strict=True):
                     yield first + i, proofs[i], answerers[i].cover(layout.within(first), each)
 

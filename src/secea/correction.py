@@ -32,24 +32,28 @@ class ContradictionError(ValueError):
     """Some answers are wrong, and it cannot be found out which."""
 
 
-def interpolate(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> Residues:
+def interpolate(code: Code, clients: Sequence[int], answers: Sequence[Residues], *, negated: bool = False) -> Residues:
     """The data that the first `need` answers give, then the syndromes of the others: [P, K + clients - need, ...].
 
     A syndrome is what an answer beyond `need` differs by from what those before predict. The answers are [P, ...] each.
+    Or `negated`: what is left to be added to those of the answers plus something.
     """
     if len(set(clients)) != len(clients) or len(clients) < code.need:
         raise ValueError(f"it takes the answers of {code.need} different clients, got {list(clients)}")
-    return code.ring.combine(_data_and_checks(code.ring.primes, code.at(clients), code.data_points, code.need), answers)
+    matrix = _data_and_checks(code.ring.primes, code.at(clients), code.data_points, code.need, negated)
+    return code.ring.combine(matrix, answers)
 
 
 @lru_cache(maxsize=1024)
 def _data_and_checks(
-    primes: tuple[int, ...], points: tuple[int, ...], data_points: tuple[int, ...], need: int
+    primes: tuple[int, ...], points: tuple[int, ...], data_points: tuple[int, ...], need: int, negated: bool
 ) -> Residues:
     """The matrix of `interpolate`."""
     data = interpolation(primes, points[:need], data_points)
     unused = np.zeros((*data.shape[:2], len(points) - need), data.dtype)
     matrix = np.concatenate([np.concatenate([data, unused], axis=2), _checks(primes, points, need)], axis=1)
+    if negated:
+        matrix = _negated(primes, matrix)
     matrix.setflags(write=False)
     return matrix
 
@@ -58,11 +62,15 @@ def _data_and_checks(
 def _checks(primes: tuple[int, ...], points: tuple[int, ...], need: int) -> Residues:
     """The matrix of the syndromes: each answer minus what the first `need` predict in its place."""
     predicted = interpolation(primes, points[:need], points[need:])
-    negated = np.stack([(p - row.astype(object)) % p for p, row in zip(primes, predicted, strict=True)])
     own = np.broadcast_to(np.eye(len(points) - need, dtype=object), (len(primes), *2 * (len(points) - need,)))
-    matrix = np.concatenate([negated, own], axis=2).astype(predicted.dtype)
+    matrix = np.concatenate([_negated(primes, predicted), own], axis=2).astype(predicted.dtype)
     matrix.setflags(write=False)
     return matrix
+
+
+def _negated(primes: tuple[int, ...], matrix: Residues) -> Residues:
+    rows = [(p - row.astype(object)) % p for p, row in zip(primes, matrix, strict=True)]
+    return np.stack(rows).astype(matrix.dtype)
 
 
 def decode(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> tuple[Residues, tuple[int, ...]]:

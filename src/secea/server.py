@@ -590,7 +590,7 @@ class Server:
         if within == 0:
             self._relabel_means(n)
         if n not in self._maskers:
-            stage = replace(self.mean_stage, salt=self.mean_salts.get(n, self.mean_stage.salt))
+            stage = replace(self.mean_stage, salt=self.mean_salts[n])
             is_ahead = hmac.compare_digest(self._prepared[0], stage.seed)
             ahead = self._prepared[1].get(n) if is_ahead else None
             masker = ahead or session.form.masker(self.wire, stage, n)
@@ -608,6 +608,7 @@ class Server:
     def _relabel_means(self, n: int) -> None:
         """A new salt for one client's means: they depend on who answered, and that may differ after a rollback."""
         self.mean_salts[n] = self.wire.entropy(SALT_BYTES)
+        self._maskers.pop(n, None)
 
     def _close_answers(self) -> None:
         """No more answers come: what has enough of them becomes means."""

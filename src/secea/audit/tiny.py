@@ -273,7 +273,7 @@ class Tiny:
         """What client n reads from a mean in 7b, as integers: C times the mean, and noise; [queries, K*L]."""
         client = self.clients[asking]
         reader = self.scheme.form.reader(client.wire, client.pending[0], contributors, b"")
-        found, _ = reader.read(0, contributors, memoryview(bytearray(body)), self.scheme.query_count)
+        found, _ = reader.read(0, contributors, memoryview(body), self.scheme.query_count)
         middle = 1  # of noise of one bit, as the reader takes it off
         integers: NDArray[np.int64] = (np.rint(found * self.params.C).astype(np.int64) + middle) % self.p
         return integers

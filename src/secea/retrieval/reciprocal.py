@@ -161,7 +161,7 @@ class _Padder:
         return self._stream.lane(chunk).elements(self._form.ring, rows, self._form.block_length)
 
     def cover(self, chunk: int, answers: Residues) -> memoryview:
-        """A_v + s_v (step 4)."""
+        """A_v + s_v, as it travels."""
         return self._form.ring.to_bytes(answers)
 
 
@@ -208,7 +208,7 @@ class _Unpadder:
         K, L, clients = code.K, form.block_length, sorted(answering)
         found = ring.from_bytes(body, K + len(clients) - code.need, rows, L)
         pads = [self._pads[v].lane(chunk).elements(ring, rows, L) for v in clients]
-        plain = ring.subtract_into(found, correction.interpolate(code, clients, pads))
+        plain = ring.add_into(correction.interpolate(code, clients, pads, negated=True), found)
         blocks, wrong = correction.correct(code, clients, plain[:, :K], plain[:, K:])
         joined = ring.join(blocks, self._scale, less=(1 << form.noise_bits) // 2)
         return joined.transpose(1, 0, 2).reshape(rows, K * L), wrong
