@@ -36,7 +36,7 @@ def interpolate(code: Code, clients: Sequence[int], answers: Sequence[Residues],
     """The data that the first `need` answers give, then the syndromes of the others: [P, K + clients - need, ...].
 
     A syndrome is what an answer beyond `need` differs by from what those before predict. The answers are [P, ...] each.
-    Or `negated`: what is left to be added to those of the answers plus something.
+    With `negated` minus that: added to what was found for answers and pads together, it takes the pads off.
     """
     if len(set(clients)) != len(clients) or len(clients) < code.need:
         raise ValueError(f"it takes the answers of {code.need} different clients, got {list(clients)}")

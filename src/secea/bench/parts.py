@@ -14,15 +14,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secea._kernels import native
 
-OPEN, SEAL, STREAM = "open (AES-GCM)", "seal (AES-GCM)", "key streams (AES-CTR)"
-METHODS: Final = {
-    "decrypt_into": OPEN,
-    "decrypt": OPEN,
-    "update_into": STREAM,
-    "update": STREAM,
-}
-SEALING: Final = dict.fromkeys(("update_into", "finalize", "authenticate_additional_data"), SEAL)
+OPEN: Final = "open (AES-GCM)"
+SEAL: Final = "seal (AES-GCM)"
+STREAM: Final = "key streams (AES-CTR)"
+METHODS: Final = {"decrypt_into": OPEN, "decrypt": OPEN, "update_into": STREAM, "update": STREAM}
 """What a method of a cipher is called; a loop of the kernels goes by its own name."""
+SEALING: Final = dict.fromkeys(("update_into", "finalize", "authenticate_additional_data"), SEAL)
+"""The same for a cipher in Galois counter mode."""
 
 
 class _Clocked:
