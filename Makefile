@@ -60,7 +60,7 @@ format: $(STAMP)
 
 # Everything that is installed is pinned and checked by its hash, but for PyTorch: which build of it you get depends on
 # where it comes from. The package itself is installed in place; its kernels are compiled again when their source changes.
-$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/secea/_kernels/*.[ch]) src/secea/_kernels/build.py
+$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/secea/arithmetic/_kernels/*.[ch]) src/secea/arithmetic/_kernels/build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints.txt
@@ -83,4 +83,4 @@ constraints: $(STAMP)
 	mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info src/secea/_kernels/*.so src/secea/_kernels/*.o
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info src/secea/arithmetic/_kernels/*.so src/secea/arithmetic/_kernels/*.o

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.buckets import FAILURE, ROUNDS, Buckets, bucket_count, evict, place
-from secea.randomness import SEED_BYTES, KeyStream
+from secea.wire.randomness import SEED_BYTES, KeyStream
 
 SIZES = (4, 10, 14, 100, 1_000, 10_000, 100_000)
 BATCH = 200_000

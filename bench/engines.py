@@ -33,8 +33,8 @@ from rich.table import Table as Grid
 from secea import Federation, Params, Table
 from secea.engines.files import write_identity, write_session
 from secea.engines.host import Participant
-from secea.keys import Identity, Roster
 from secea.session import Session
+from secea.wire.keys import Identity, Roster
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "engines"))
 

@@ -19,7 +19,7 @@ import gmpy2  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 from gmpy2 import mpz
 
-from secea.paillier import Packing, PrivateKey
+from secea.arithmetic.paillier import Packing, PrivateKey
 
 P, SIGMA = 2**61 - 1, 64
 COUNT = 24

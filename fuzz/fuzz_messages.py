@@ -27,11 +27,11 @@ except ImportError:
     atheris = None
 
 if atheris is None:
-    from secea import messages
+    from secea.wire import messages
     from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
 else:
     with atheris.instrument_imports(include=["secea"]):
-        from secea import messages
+        from secea.wire import messages
         from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
 
 

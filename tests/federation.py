@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from secea.client import Client
 from secea.client import Phase as ClientPhase
 from secea.errors import SERVER, ProtocolError, Stale
-from secea.keys import Channel, Identity, Opener, Roster, Sealer
-from secea.messages import ALL, HEADER_BYTES, TAG_BYTES, Announcement, Header, Kind
 from secea.params import Params
-from secea.randomness import SEED_BYTES, Entropy, KeyStream
 from secea.server import Phase, Server
 from secea.session import Session
 from secea.table import Name
+from secea.wire.keys import Channel, Identity, Opener, Roster, Sealer
+from secea.wire.messages import ALL, HEADER_BYTES, TAG_BYTES, Announcement, Header, Kind
+from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 Floats: TypeAlias = NDArray[np.float64]
 Tables: TypeAlias = list[dict[Name, Floats]]

@@ -16,8 +16,8 @@ from secea import buckets
 from secea import client as client_module
 from secea.client import Client
 from secea.errors import SERVER, FederationError, ProtocolError
-from secea.messages import HEADER_BYTES, Header, Kind
 from secea.server import Phase, Server
+from secea.wire.messages import HEADER_BYTES, Header, Kind
 
 BOTH = ("reciprocal", "paillier")
 NUMBERS = ("epoch", "attempt", "weights", "round", "sequence", "chunks", "chunk")

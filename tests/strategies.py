@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from secea.field import Residues, Ring, insecure_ring
+from secea.arithmetic.field import Residues, Ring, insecure_ring
 from secea.params import Params
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from secea.arithmetic.field import insecure_ring
 from secea.audit import Claim, Finding, Objection, examine
 from secea.audit.coins import Coins, Elements, Label
 from secea.audit.decryption import PAILLIER, check_decryption
@@ -36,10 +37,9 @@ from secea.audit.views import (
 )
 from secea.cli import main
 from secea.errors import FederationError
-from secea.field import insecure_ring
-from secea.messages import Kind
 from secea.params import Params
 from secea.retrieval.reciprocal import Reciprocal
+from secea.wire.messages import Kind
 
 CLAIMS, MUTANTS = gathered(), all_mutants()
 CAUGHT = [(mutant, claim) for mutant in MUTANTS for claim in MUTANTS[mutant].caught_by]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from secea.arithmetic.field import M61
 from secea.buckets import EMPTY, FAILURE, SPARE, Buckets, Full, Rows, bucket_count, evict, place
-from secea.field import M61
-from secea.randomness import KeyStream
+from secea.wire.randomness import KeyStream
 
 SEED = 20240607
 TAGS = st.lists(st.integers(0, M61 - 1), max_size=60, unique=True).map(lambda t: np.array(sorted(t), np.uint64))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from secea.arithmetic.field import PRIMES32, RING61, Residues, Ring
+from secea.arithmetic.lagrange import Code
 from secea.correction import ContradictionError, correct, decode, errors_of, interpolate
-from secea.field import PRIMES32, RING61, Residues, Ring
-from secea.lagrange import Code
 from secea.params import Params
 from strategies import federations, smallest_ring, vectors
 

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from federation import PLACES, Hop, Parties, Tables, at
+from secea.arithmetic.field import RING61
 from secea.client import Client
 from secea.client import Phase as ClientPhase
 from secea.errors import SERVER, FederationError, ProtocolError
-from secea.field import RING61
-from secea.messages import HEADER_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 from secea.params import Params
 from secea.server import Phase
 from secea.session import label_of
 from secea.table import Name
+from secea.wire.messages import HEADER_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 
 BOTH = ["reciprocal", "paillier"]
 both = pytest.mark.parametrize("retrieval", BOTH)

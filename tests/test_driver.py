@@ -21,12 +21,12 @@ from secea.engines.log import Log
 from secea.engines.port import Failure, Order, Port, Reply, Task, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
-from secea.keys import Identity, Roster
-from secea.messages import Buffer
 from secea.params import Params
 from secea.server import Server
 from secea.session import Session
 from secea.table import Table
+from secea.wire.keys import Identity, Roster
+from secea.wire.messages import Buffer
 
 BOTH = ["reciprocal", "paillier"]
 N = 5

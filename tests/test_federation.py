@@ -10,11 +10,11 @@ import pytest
 
 import secea
 from secea import CallError, Federation, FederationError, Params, TableError
-from secea import union as union_module
 from secea.buckets import place
 from secea.engines.local_port import LocalDriver
 from secea.engines.port import Task
 from secea.session import RETRIEVALS
+from secea.steps import union as union_module
 
 DIM = 3
 

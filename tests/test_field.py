@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secea.field import M61, PRIMES30, PRIMES32, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, PRIMES30, PRIMES32, RING61, Residues, Ring, insecure_ring
 from strategies import vectors
 
 # Kernels for 2^61 - 1; for 2^32 - c, which fold where c < 1024 (4294966297 is the last prime that does, 4294966243 the

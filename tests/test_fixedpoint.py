@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from secea.errors import TableError
-from secea.field import M61, RING61, Residues, insecure_ring
-from secea.fixedpoint import (
+from secea.arithmetic.field import M61, RING61, Residues, insecure_ring
+from secea.arithmetic.fixedpoint import (
     Floats,
     centred,
     check_range,
@@ -25,8 +24,9 @@ from secea.fixedpoint import (
     means_from_masked,
     reconstruction_is_unique,
 )
+from secea.errors import TableError
 from secea.params import MAX_PRECISION, Params
-from secea.randomness import KeyStream
+from secea.wire.randomness import KeyStream
 from strategies import federations, vectors
 
 law = settings(deadline=None, max_examples=100)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from federation import PLACES
 from secea.client import Client
 from secea.errors import SERVER, ParamsError, ProtocolError, SnapshotError
-from secea.keys import Hello, Identity, Roster
-from secea.messages import HEADER_BYTES, Announcement, Header
 from secea.server import Server
-from secea.snapshot import dumps, loads
+from secea.wire.keys import Hello, Identity, Roster
+from secea.wire.messages import HEADER_BYTES, Announcement, Header
+from secea.wire.snapshot import dumps, loads
 from spots import ABORTS, BOTH, KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, spots, taken
 
 EVERYWHERE = [(retrieval, place) for retrieval in BOTH for place in (*PLACES[retrieval], *ABORTS)]

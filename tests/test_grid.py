@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea import Params, grid
-from secea.field import PRIMES32, Ring
+from secea import Params
+from secea.arithmetic import grid
+from secea.arithmetic.field import PRIMES32, Ring
 
 RING = Ring(PRIMES32[:4])
 PARAMS = Params(clients=5, dim=8)

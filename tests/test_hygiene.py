@@ -20,22 +20,22 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 import secea
 from federation import PLACES, SETS, Hop, Parties
-from secea import keys as keys_module
-from secea import union as union_module
 from secea.client import Client
-from secea.endpoint import Endpoint, Stage
 from secea.engines.local import Federation
 from secea.engines.local_port import LocalDriver
 from secea.engines.port import Task
 from secea.errors import SERVER, FederationError, ProtocolError, SecEAError
-from secea.keys import Channel, Identity, Sealer, SessionKey
-from secea.messages import Buffer, Header
 from secea.params import Params
-from secea.randomness import KeyStream
 from secea.retrieval.paillier import private_key
 from secea.retrieval.reciprocal import _Padder
 from secea.server import Phase, Server
 from secea.session import RETRIEVALS
+from secea.steps import union as union_module
+from secea.wire import keys as keys_module
+from secea.wire.endpoint import Endpoint, Stage
+from secea.wire.keys import Channel, Identity, Sealer, SessionKey
+from secea.wire.messages import Buffer, Header
+from secea.wire.randomness import KeyStream
 
 SOURCE: Final = Path(secea.__file__).parent
 MODULES: Final = {path.relative_to(SOURCE).as_posix(): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}

@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation import SMALL, Hop, Parties, at
-from secea import messages, session
-from secea.endpoint import Opened, Stage
+from secea import session
+from secea.arithmetic.field import RING61
+from secea.arithmetic.paillier import PrivateKey
 from secea.errors import (
     SERVER,
     CallError,
@@ -31,13 +32,13 @@ from secea.errors import (
     ProtocolError,
     Stale,
 )
-from secea.field import RING61
-from secea.keys import HELLO_BYTES, Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret
-from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, Header, Kind
-from secea.paillier import PrivateKey
 from secea.params import Params
-from secea.randomness import KeyStream
 from secea.session import Session
+from secea.wire import messages
+from secea.wire.endpoint import Opened, Stage
+from secea.wire.keys import HELLO_BYTES, Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret
+from secea.wire.messages import ALL, HEADER_BYTES, NO_CONTEXT, Header, Kind
+from secea.wire.randomness import KeyStream
 
 law = settings(deadline=None, max_examples=60)
 keys = st.binary(min_size=32, max_size=32)

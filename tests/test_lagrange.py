@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.field import PRIMES32, RING61, Residues, Ring, insecure_ring
-from secea.lagrange import Code, interpolation
+from secea.arithmetic.field import PRIMES32, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.lagrange import Code, interpolation
 from secea.params import Params
 from strategies import everything, federations, smallest_ring, some, vectors
 

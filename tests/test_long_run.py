@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from secea import FederationError
 from secea.client import Client
-from secea.endpoint import Stage
 from secea.errors import SERVER
-from secea.messages import Buffer
 from secea.table import Name
+from secea.wire.endpoint import Stage
+from secea.wire.messages import Buffer
 from world import BOTH, Ledger, World
 
 ROUND_STAGES: Final = {"reciprocal": ("opening", "reshare", "share", "answer"), "paillier": ("share", "answer")}

@@ -13,17 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation import FORMS, PLACES, SETS, Hook, Hop, Parties, entropy, untouched
-from secea import buckets, messages
+from secea import buckets
 from secea import client as client_module
 from secea.client import Client
 from secea.client import Phase as ClientPhase
-from secea.endpoint import Stage
 from secea.errors import SERVER, FederationError, SnapshotError, TableError
-from secea.keys import Channel, Sealer
-from secea.messages import Buffer, Header, Kind
 from secea.server import Phase, Server
 from secea.session import Session
 from secea.table import Name
+from secea.wire import messages
+from secea.wire.endpoint import Stage
+from secea.wire.keys import Channel, Sealer
+from secea.wire.messages import Buffer, Header, Kind
 
 BOTH = ["reciprocal", "paillier"]
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from secea.errors import SERVER, ProtocolError
-from secea.messages import (
+from secea.wire.messages import (
     CHUNK_BYTES,
     HEADER_BYTES,
     TAG_BYTES,

@@ -16,9 +16,9 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secea import paillier
+from secea.arithmetic import paillier
+from secea.arithmetic.paillier import Packing, PrivateKey, PublicKey
 from secea.audit.attacks.paillier import logarithm, smooth_prime
-from secea.paillier import Packing, PrivateKey, PublicKey
 
 P = 2**61 - 1
 SIGMA = 40

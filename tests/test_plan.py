@@ -10,7 +10,7 @@ import pytest
 
 import secea
 from secea import Federation, Params
-from secea.field import PRIMES30, PRIMES32
+from secea.arithmetic.field import PRIMES30, PRIMES32
 from secea.session import QUERIES, RETRIEVALS, Scheme
 
 
@@ -45,7 +45,7 @@ def test_messages_of_many_chunks_are_planned_exactly_too() -> None:
     fed = Federation(Params(clients=3, dim=180))
     fed.setup(sets)
     fed.round([{name: np.zeros(180) for name in names} for names in sets])
-    layout = fed.session.layout(secea.messages.Kind.SHARE, fed.server.M, 3)
+    layout = fed.session.layout(secea.wire.messages.Kind.SHARE, fed.server.M, 3)
     assert layout.chunks > 3
     plan = secea.plan(fed.params, entities=fed.server.M)
     assert plan.setup_bytes + plan.round_bytes == sum(hop.size for hop in fed.traffic)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.field import M61, PRIMES30, PRIMES32, Residues, Ring, insecure_ring
-from secea.randomness import KeyStream
+from secea.arithmetic.field import M61, PRIMES30, PRIMES32, Residues, Ring, insecure_ring
+from secea.wire.randomness import KeyStream
 
 MIDDLE = 3 * 2**30 + 1  # three quarters of all words are below this prime
 law = settings(deadline=None, max_examples=60)

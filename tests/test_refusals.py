@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from federation import PLACES, Hop, Parties, Tables, at, entropy, whole_run
-from secea import buckets, messages
+from secea import buckets
 from secea import client as client_module
+from secea.arithmetic.field import RING61
 from secea.client import Client
 from secea.client import Phase as ClientPhase
 from secea.errors import (
@@ -24,12 +25,12 @@ from secea.errors import (
     Stale,
     TableError,
 )
-from secea.field import RING61
-from secea.messages import ALL, HEADER_BYTES, TAG_BYTES, WIRE_VERSION, Announcement, Kind, Step
 from secea.params import Params
 from secea.retrieval.paillier import private_key
 from secea.server import Phase, Server
 from secea.session import Session
+from secea.wire import messages
+from secea.wire.messages import ALL, HEADER_BYTES, TAG_BYTES, WIRE_VERSION, Announcement, Kind, Step
 
 BOTH = ["reciprocal", "paillier"]
 Forgery = Callable[[Parties, Hop], Hop]

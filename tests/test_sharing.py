@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.field import PRIMES32, RING61, Residues, Ring
-from secea.lagrange import Code
-from secea.messages import CHUNK_BYTES, Kind, Layout
+from secea.arithmetic.field import PRIMES32, RING61, Residues, Ring
+from secea.arithmetic.lagrange import Code
 from secea.params import Params
 from secea.sharing import Dealer, block_length, blocks, expand_rows, ones_at, seeded_clients, share_from_seed, spread
+from secea.wire.messages import CHUNK_BYTES, Kind, Layout
 from strategies import everything, federations, smallest_ring, some, vectors
 
 law = settings(deadline=None, max_examples=50)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from secea.errors import SecEAError, SnapshotError
-from secea.snapshot import dumps, loads
+from secea.wire.snapshot import dumps, loads
 
 law = settings(deadline=None, max_examples=100)
 

@@ -13,9 +13,9 @@ from secea.engines import store as store_module
 from secea.engines.files import read_identity, read_public, read_session, write_identity, write_session
 from secea.engines.store import Store
 from secea.errors import ParamsError, SnapshotError
-from secea.keys import Identity, Roster
 from secea.params import Params
 from secea.session import Session
+from secea.wire.keys import Identity, Roster
 
 ME = Identity(bytes(range(32)))
 

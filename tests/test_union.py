@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.field import M61, RING61, Residues, Ring, insecure_ring
-from secea.randomness import KeyStream, Source
+from secea.arithmetic.field import M61, RING61, Residues, Ring, insecure_ring
+from secea.steps.union import HASHES, Geometry, Words, fill, mask, peel, tags_of
 from secea.table import Name
-from secea.union import HASHES, Geometry, Words, fill, mask, peel, tags_of
+from secea.wire.randomness import KeyStream, Source
 
 law = settings(deadline=None, max_examples=40)
 names = st.integers(0, 60) | st.integers(0, 60).map(str)
@@ -280,7 +280,7 @@ def test_the_same_check_objects_where_a_client_has_no_masks() -> None:
 
 def stalls(entities: int, spare: int, monkeypatch: pytest.MonkeyPatch, tries: int = 400) -> int:
     """How often a full table of small size does not decode."""
-    monkeypatch.setattr("secea.union.SPARE_CELLS", spare)
+    monkeypatch.setattr("secea.steps.union.SPARE_CELLS", spare)
     count = 0
     for i in range(tries):
         key = hashlib.sha256(f"{entities} {i}".encode()).digest()

@@ -31,9 +31,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from federation import PLACES, SETS, Hop, Parties
 from secea import errors, oracle
 from secea.errors import SERVER
-from secea.keys import Hello
-from secea.messages import HEADER_BYTES, Kind
 from secea.params import Params
+from secea.wire.keys import Hello
+from secea.wire.messages import HEADER_BYTES, Kind
 
 FOLDER: Final = Path(__file__).parent.parent / "vectors"
 M61: Final = 2**61 - 1

@@ -16,18 +16,18 @@ import pytest
 
 from federation import SMALL, Hop, Parties, Tables, entropy, random_tables, true_means
 from secea import correction
+from secea.arithmetic.field import Residues, Ring
 from secea.client import Client
 from secea.client import Phase as ClientPhase
-from secea.endpoint import Stage
 from secea.engines.local import Federation
 from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ProtocolError
-from secea.field import Residues, Ring
-from secea.messages import Buffer, Kind
 from secea.params import Params
 from secea.retrieval import Answerer
 from secea.server import Phase
 from secea.sharing import Deal, ones_at
 from secea.table import Name
+from secea.wire.endpoint import Stage
+from secea.wire.messages import Buffer, Kind
 
 BOTH = ["reciprocal", "paillier"]
 both = pytest.mark.parametrize("retrieval", BOTH)

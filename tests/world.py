@@ -12,11 +12,11 @@ import pytest
 
 from federation import SMALL, Floats, true_means
 from secea import Federation, Params
-from secea.endpoint import Endpoint, Stage
 from secea.errors import SERVER
-from secea.keys import Channel, Sealer
-from secea.messages import Buffer, Header, Kind
 from secea.table import Name
+from secea.wire.endpoint import Endpoint, Stage
+from secea.wire.keys import Channel, Sealer
+from secea.wire.messages import Buffer, Header, Kind
 
 BOTH: Final = ("reciprocal", "paillier")
 Losses: TypeAlias = Collection[int] | Mapping[int, str]

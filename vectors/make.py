@@ -26,20 +26,21 @@ sys.path.insert(0, str(HERE.parent / "tests"))  # the federation that is recorde
 
 from federation import PLACES, SETS, Hop, Parties  # noqa: E402
 from negative import CASES, SENDER, THIRD  # noqa: E402
-from secea import fixedpoint, grid, union  # noqa: E402
+from secea.arithmetic import fixedpoint, grid  # noqa: E402
+from secea.arithmetic.field import PRIMES32, RING61, Residues, Ring, insecure_ring  # noqa: E402
+from secea.arithmetic.lagrange import Code  # noqa: E402
+from secea.arithmetic.paillier import Packing, PrivateKey  # noqa: E402
 from secea.buckets import Buckets, Full, bucket_count, place  # noqa: E402
 from secea.errors import SERVER  # noqa: E402
-from secea.field import PRIMES32, RING61, Residues, Ring, insecure_ring  # noqa: E402
-from secea.keys import Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret  # noqa: E402
-from secea.lagrange import Code  # noqa: E402
-from secea.messages import ALL, NO_CONTEXT, Announcement, Header, Kind, Step  # noqa: E402
-from secea.paillier import Packing, PrivateKey  # noqa: E402
 from secea.params import Params  # noqa: E402
-from secea.randomness import KeyStream  # noqa: E402
 from secea.retrieval.reciprocal import open_masked, opened_masked, reciprocals, reshare_factors  # noqa: E402
 from secea.session import Session  # noqa: E402
 from secea.sharing import Dealer, seeded_clients  # noqa: E402
+from secea.steps import union  # noqa: E402
 from secea.table import Name, name_bytes  # noqa: E402
+from secea.wire.keys import Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret  # noqa: E402
+from secea.wire.messages import ALL, NO_CONTEXT, Announcement, Header, Kind, Step  # noqa: E402
+from secea.wire.randomness import KeyStream  # noqa: E402
 
 Json: TypeAlias = dict[str, Any]
 RING32: Final = Ring(PRIMES32[:3])

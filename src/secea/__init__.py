@@ -20,12 +20,12 @@ from secea.errors import (
     TableError,
     TableTypeError,
 )
-from secea.keys import Identity, Roster
 from secea.params import Params
 from secea.plan import Plan, plan
 from secea.server import Server
 from secea.session import Session
 from secea.table import Table
+from secea.wire.keys import Identity, Roster
 
 __version__ = "0.1.0"
 

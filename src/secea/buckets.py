@@ -18,8 +18,8 @@ from typing import ClassVar, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.randomness import KeyStream
-from secea.union import HASHES, Geometry, Words
+from secea.steps.union import HASHES, Geometry, Words
+from secea.wire.randomness import KeyStream
 
 Rows: TypeAlias = NDArray[np.int64]
 """Rows of the union, buckets, or positions in a set of queries."""

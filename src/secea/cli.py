@@ -126,7 +126,7 @@ def keygen(path: Path, as_json: bool) -> None:
       secea keygen north.key           keep north.key; give north.key.pub to whoever makes the roster
     """  # noqa: D301
     from secea.engines import files
-    from secea.keys import Identity
+    from secea.wire.keys import Identity
 
     identity = Identity.generate()
     files.write_identity(identity, path)

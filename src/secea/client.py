@@ -30,10 +30,12 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import fixedpoint, grid, snapshot, union
+from secea.arithmetic import fixedpoint, grid
+from secea.arithmetic.field import RING61, Residues
+from secea.arithmetic.fixedpoint import Floats
+from secea.arithmetic.paillier import PrivateKey
 from secea.buckets import EMPTY, Queries, place
 from secea.correction import ContradictionError
-from secea.endpoint import Endpoint, Opened, Stage, unknown_sender
 from secea.errors import (
     SERVER,
     CallError,
@@ -46,10 +48,17 @@ from secea.errors import (
     TableError,
     party,
 )
-from secea.field import RING61, Residues
-from secea.fixedpoint import Floats
-from secea.keys import Identity, expand, shared_secret, unauthentic
-from secea.messages import (
+from secea.retrieval import Answerer, Reader
+from secea.retrieval.paillier import private_key, secret_bytes
+from secea.retrieval.reciprocal import open_masked, reshare_factors
+from secea.session import Session, label_of, members_context, step_context, union_context
+from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
+from secea.steps import union
+from secea.table import Name, Table, TableLike, as_table, canonical_names
+from secea.wire import snapshot
+from secea.wire.endpoint import Endpoint, Opened, Stage, unknown_sender
+from secea.wire.keys import Identity, expand, shared_secret, unauthentic
+from secea.wire.messages import (
     ALL,
     DIGEST_BYTES,
     NO_CONTEXT,
@@ -61,14 +70,7 @@ from secea.messages import (
     Layout,
     Step,
 )
-from secea.paillier import PrivateKey
-from secea.randomness import SEED_BYTES, Entropy, KeyStream
-from secea.retrieval import Answerer, Reader
-from secea.retrieval.paillier import private_key, secret_bytes
-from secea.retrieval.reciprocal import open_masked, reshare_factors
-from secea.session import Session, label_of, members_context, step_context, union_context
-from secea.sharing import SEED_LAYOUT, Deal, Dealer, blocks, ones_at, seeded_clients, share_from_seed, spread
-from secea.table import Name, Table, TableLike, as_table, canonical_names
+from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 _SNAPSHOT: Final = "secea client 3"
 _DEALT: Final = (Kind.QUERY, Kind.INDICATOR, Kind.RESHARE, Kind.SHARE)

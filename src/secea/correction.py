@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from secea.field import Residues
-from secea.lagrange import Code, interpolation
+from secea.arithmetic.field import Residues
+from secea.arithmetic.lagrange import Code, interpolation
 
 Polynomial: TypeAlias = list[int]
 """Coefficients, that of the constant first; the last one is not 0."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from secea.errors import ParamsError
-from secea.keys import HELLO_BYTES
-from secea.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
 from secea.params import Params
 from secea.session import Scheme
 from secea.sharing import SEED_LAYOUT
+from secea.wire.keys import HELLO_BYTES
+from secea.wire.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
 
 UP: Final = (Kind.TABLE, Kind.OPENING)
 """Kinds of the set-up that end at the server."""

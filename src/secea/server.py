@@ -32,13 +32,18 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import snapshot, union
+from secea.arithmetic.field import RING61, Residues
 from secea.correction import ContradictionError
-from secea.endpoint import Endpoint, Opened, Stage
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, Stale, party
-from secea.field import RING61, Residues
-from secea.keys import Identity, Sealer, expand
-from secea.messages import (
+from secea.retrieval import Masker
+from secea.retrieval.reciprocal import opened_masked, reciprocals
+from secea.session import Session, label_of, members_context, step_context, union_context
+from secea.sharing import SEED_LAYOUT, seeded_clients
+from secea.steps import union
+from secea.wire import snapshot
+from secea.wire.endpoint import Endpoint, Opened, Stage
+from secea.wire.keys import Identity, Sealer, expand
+from secea.wire.messages import (
     ALL,
     DIGEST_BYTES,
     HEADER_BYTES,
@@ -53,11 +58,7 @@ from secea.messages import (
     Layout,
     Step,
 )
-from secea.randomness import SEED_BYTES, Entropy, KeyStream
-from secea.retrieval import Masker
-from secea.retrieval.reciprocal import opened_masked, reciprocals
-from secea.session import Session, label_of, members_context, step_context, union_context
-from secea.sharing import SEED_LAYOUT, seeded_clients
+from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 _SNAPSHOT: Final = "secea server 3"
 MOST_ATTEMPTS: Final = 8

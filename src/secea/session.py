@@ -10,17 +10,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.field import RING61, Ring
+from secea.arithmetic.lagrange import Code
 from secea.buckets import Buckets, Full, Queries, bucket_count
 from secea.errors import ParamsError
-from secea.field import RING61, Ring
-from secea.keys import Roster, digest, spelled
-from secea.lagrange import Code
-from secea.messages import DIGEST_BYTES, WIRE_VERSION, Announcement, Kind, Layout
 from secea.params import Params
 from secea.retrieval import Retrieval
 from secea.retrieval.paillier import Paillier
 from secea.retrieval.reciprocal import Reciprocal
-from secea.union import COLUMNS, Geometry
+from secea.steps.union import COLUMNS, Geometry
+from secea.wire.keys import Roster, digest, spelled
+from secea.wire.messages import DIGEST_BYTES, WIRE_VERSION, Announcement, Kind, Layout
 
 RETRIEVALS: Final = ("reciprocal", "paillier")
 QUERIES: Final = ("buckets", "full")

@@ -14,11 +14,11 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.field import Residues, Ring
-from secea.lagrange import Code
-from secea.messages import Kind, Layout
+from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.lagrange import Code
 from secea.params import Params
-from secea.randomness import SEED_BYTES, KeyStream
+from secea.wire.messages import Kind, Layout
+from secea.wire.randomness import SEED_BYTES, KeyStream
 
 
 class Turn(Protocol):

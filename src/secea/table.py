@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.fixedpoint import Floats
 from secea.errors import TableError, TableTypeError
-from secea.fixedpoint import Floats
 
 Name: TypeAlias = str | int
 """An entity's name: a non-empty string, or an integer. 1 and "1" are different names."""

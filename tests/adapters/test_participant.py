@@ -18,12 +18,12 @@ from secea.engines.host import Host
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, DataError
-from secea.keys import Identity, Roster
-from secea.messages import Buffer
 from secea.params import Params
 from secea.server import Server
 from secea.session import Session
 from secea.table import Table
+from secea.wire.keys import Identity, Roster
+from secea.wire.messages import Buffer
 
 SITES = (["a", "b", "c", "d"], ["b", "c", "x"], ["d", "a", "b", "e"])
 PARAMS = Params(3, dim=4, max_entities=4, max_union=6)

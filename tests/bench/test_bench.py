@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from secea import Federation, field, oracle
+from secea import Federation, oracle
+from secea.arithmetic import field
 from secea.bench import growth, shapes
 from secea.bench.figures import Figure, Grid, Run, Section, ratios
 from secea.bench.growth import exponent, off_a_line, series

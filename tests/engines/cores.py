@@ -13,7 +13,7 @@ from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ProtocolError
-from secea.messages import Buffer
+from secea.wire.messages import Buffer
 from sites import Sites
 
 PATIENCE = Patience(stage=30, training=0)

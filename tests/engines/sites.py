@@ -13,9 +13,9 @@ import numpy as np
 
 import trial
 from secea.engines.files import write_identity, write_session
-from secea.keys import Identity, Roster
 from secea.params import Params
 from secea.session import Session
+from secea.wire.keys import Identity, Roster
 
 
 @dataclass

@@ -15,8 +15,8 @@ import pytest
 from cores import run
 from secea.engines.core import Core, CoreError
 from secea.engines.port import Order, Reply, Task
-from secea.messages import Buffer, Header
 from secea.params import Params
+from secea.wire.messages import Buffer, Header
 from sites import Sites
 from trial import Fault
 

@@ -12,8 +12,8 @@ import pytest
 
 from flower_loopback import Deployment, waited
 from secea.engines.files import write_identity
-from secea.keys import Identity
 from secea.params import Params
+from secea.wire.keys import Identity
 from sites import Sites
 from trial import KILLED, Fault
 

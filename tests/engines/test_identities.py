@@ -14,10 +14,10 @@ from secea.engines.files import read_session, write_identity, write_session
 from secea.engines.port import Reply, Task
 from secea.engines.site import Site
 from secea.errors import FaultyPeer, FederationError, ProtocolError
-from secea.keys import Identity, Roster
 from secea.params import Params
 from secea.server import Server
 from secea.session import Session
+from secea.wire.keys import Identity, Roster
 from sites import Sites
 
 PARAMS = Params(4, dim=2, max_entities=20, max_union=30)

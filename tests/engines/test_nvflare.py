@@ -19,8 +19,8 @@ from nvflare_deployment import Deployment
 from secea.engines import nvflare
 from secea.engines.driver import Patience
 from secea.engines.files import write_identity
-from secea.keys import Identity
 from secea.params import Params
+from secea.wire.keys import Identity
 from sites import Sites
 from trial import KILLED
 

@@ -18,9 +18,9 @@ import numpy as np
 from secea.engines.host import Host, Participant
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
-from secea.keys import Identity
-from secea.messages import Header, Kind
 from secea.table import Table
+from secea.wire.keys import Identity
+from secea.wire.messages import Header, Kind
 
 Fault = Sequence[object]
 """A client's number, a stage, and what happens to it there:

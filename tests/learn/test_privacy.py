@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 
 from secea.errors import ParamsError
 from secea.learn.privacy import Privacy, calibrated, epsilon, gaussian, new_key
-from secea.randomness import KeyStream
+from secea.wire.randomness import KeyStream
 
 KEY = bytes(range(32))
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from secea.arithmetic.fixedpoint import Floats
 from secea.engines.host import Participant
 from secea.errors import TableError
-from secea.fixedpoint import Floats
 from secea.table import Name, Table, TableLike, as_table
 
 __all__ = ["Kept", "Rows", "participant"]

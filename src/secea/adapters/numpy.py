@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.adapters import in_order
+from secea.arithmetic.fixedpoint import Floats
 from secea.errors import TableError, TableTypeError
-from secea.fixedpoint import Floats
 from secea.table import Table, TableLike, canonical_names
 
 

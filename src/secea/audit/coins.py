@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.field import Residues, Ring
+from secea.arithmetic.field import Residues, Ring
 
 Elements: TypeAlias = NDArray[np.int64]
 Label: TypeAlias = tuple[object, ...]

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from secea.arithmetic.field import Residues
 from secea.audit import Claim
 from secea.audit.coins import Coins, Elements
 from secea.audit.laws import Law, affine, flat, law
 from secea.audit.stand_ins import tiny_ring
 from secea.audit.tiny import Tiny, World, known_to
 from secea.audit.views import same, title, worlds
-from secea.field import Residues
-from secea.messages import Kind
 from secea.params import Params
+from secea.wire.messages import Kind
 
 PAILLIER = (Params(3, 1), Params(5, 1), Params(5, 1, collusion=2), Params(7, 1, collusion=2))
 

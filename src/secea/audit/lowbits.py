@@ -15,10 +15,10 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import grid
+from secea.arithmetic import grid
+from secea.arithmetic.field import PRIMES32, Residues, Ring
 from secea.audit import Claim, Objection
 from secea.engines.local import Federation
-from secea.field import PRIMES32, Residues, Ring
 from secea.params import Params
 from secea.retrieval.reciprocal import Reciprocal
 
@@ -57,7 +57,7 @@ def _encoded(matrix: NDArray[np.float64], grid_bits: int) -> NDArray[np.int64]:
     """What is shared of each number under every fill: [fills, numbers]."""
     ring, found = Ring(PRIMES32[:1]), []
     for fill in range(1 << FILL_BITS):
-        with patch("secea.grid.Cipher", Scripted(fill)):
+        with patch("secea.arithmetic.grid.Cipher", Scripted(fill)):
             residues = grid.encode(
                 ring, matrix, np.zeros(len(matrix), np.uint64), bytes(32), grid_bits + FILL_BITS, PARAMS
             )

@@ -17,23 +17,24 @@ from unittest.mock import patch
 
 import numpy as np
 
-from secea import grid, union
+from secea.arithmetic import grid
+from secea.arithmetic.field import RING61, Residues, Ring
+from secea.arithmetic.lagrange import Code
+from secea.arithmetic.paillier import Packing
 from secea.audit import Mutant
 from secea.audit.coins import Stream
 from secea.client import Client
-from secea.endpoint import Stage
-from secea.field import RING61, Residues, Ring
-from secea.keys import Channel, expand
-from secea.lagrange import Code
-from secea.messages import NO_CONTEXT, Kind
-from secea.paillier import Packing
 from secea.params import Params
-from secea.randomness import KeyStream, Source
 from secea.retrieval import reciprocal
 from secea.retrieval.paillier import _Scrambler
 from secea.retrieval.reciprocal import _Drowner, _Padder
 from secea.server import Server
 from secea.sharing import Dealer
+from secea.steps import union
+from secea.wire.endpoint import Stage
+from secea.wire.keys import Channel, expand
+from secea.wire.messages import NO_CONTEXT, Kind
+from secea.wire.randomness import KeyStream, Source
 
 Draw: TypeAlias = Callable[..., Residues]
 Change: TypeAlias = Callable[[Draw, Ring, tuple[int, ...]], Residues]

@@ -13,8 +13,8 @@ from secea.audit import Claim, Objection
 from secea.audit.laws import Chances, distance, evenly
 from secea.audit.stand_ins import Narrow
 from secea.params import Params
-from secea.randomness import KeyStream
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
+from secea.wire.randomness import KeyStream
 
 
 class Script:

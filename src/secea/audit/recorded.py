@@ -16,16 +16,16 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.field import RING61, Residues, Ring
 from secea.client import Client
 from secea.errors import SERVER
-from secea.field import RING61, Residues, Ring
-from secea.keys import Channel, Identity, Opener, Roster, Sealer
-from secea.messages import Buffer, Header, Kind
 from secea.params import Params
 from secea.server import Phase, Server
 from secea.session import Session
 from secea.sharing import SEED_LAYOUT, seeded_clients, share_from_seed
-from secea.union import COLUMNS
+from secea.steps.union import COLUMNS
+from secea.wire.keys import Channel, Identity, Opener, Roster, Sealer
+from secea.wire.messages import Buffer, Header, Kind
 
 Table: TypeAlias = Mapping[str, NDArray[np.floating[Any]]]
 Tables: TypeAlias = Sequence[Table]

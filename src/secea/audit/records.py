@@ -13,24 +13,25 @@ from unittest.mock import patch
 
 import numpy as np
 
-from secea import client, union
+from secea import client
+from secea.arithmetic.field import RING61
 from secea.audit import Claim, Objection
 from secea.audit.server_views import OWNERS
 from secea.audit.stand_ins import Wire
 from secea.client import Client
-from secea.endpoint import Endpoint
 from secea.engines.local import Federation
 from secea.errors import SERVER, ProtocolError
-from secea.field import RING61
-from secea.keys import Identity, Roster, Sealer
-from secea.messages import Announcement, Step
 from secea.params import Params
-from secea.randomness import KeyStream
 from secea.retrieval.paillier import _Encrypter, _Scrambler
 from secea.retrieval.reciprocal import _Drowner, _Padder
 from secea.server import Phase, Server
 from secea.session import Scheme, Session
 from secea.sharing import Dealer
+from secea.steps import union
+from secea.wire.endpoint import Endpoint
+from secea.wire.keys import Identity, Roster, Sealer
+from secea.wire.messages import Announcement, Step
+from secea.wire.randomness import KeyStream
 
 SMALL_KEYS: Mapping[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 """Paillier keys that cost little, and protect nothing: what is recorded does not depend on their size."""

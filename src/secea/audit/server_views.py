@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from secea import union
+from secea.arithmetic.field import Residues, insecure_ring
 from secea.audit import Claim
 from secea.audit.coins import Coins, Elements, Label, fixed
 from secea.audit.laws import Law, flat, law
 from secea.audit.tiny import Tiny, World
 from secea.audit.views import FEDERATIONS, same, title, worlds
-from secea.field import Residues, insecure_ring
-from secea.messages import Kind
 from secea.params import Params
-from secea.union import Geometry, Words
+from secea.steps import union
+from secea.steps.union import Geometry, Words
+from secea.wire.messages import Kind
 
 # ----------------------------------------------------------------------------------------------------------- openings
 

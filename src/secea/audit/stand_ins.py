@@ -15,18 +15,18 @@ from typing import Any, Protocol
 import numpy as np
 from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 
+from secea.arithmetic.field import Residues, Ring, insecure_ring
+from secea.arithmetic.lagrange import Code
+from secea.arithmetic.paillier import Packing
 from secea.audit.coins import Coins, Stream, key_of
-from secea.endpoint import Opened, Stage
 from secea.errors import SERVER
-from secea.field import Residues, Ring, insecure_ring
-from secea.lagrange import Code
-from secea.messages import DIGEST_BYTES, NO_CONTEXT, Header, Kind, Layout
-from secea.paillier import Packing
 from secea.params import Params
 from secea.retrieval import Retrieval
 from secea.retrieval.paillier import Paillier
 from secea.retrieval.reciprocal import Reciprocal
 from secea.session import Scheme
+from secea.wire.endpoint import Opened, Stage
+from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Header, Kind, Layout
 
 
 class Holder(Protocol):

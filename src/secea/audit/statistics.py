@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea import client as client_module
-from secea import union
+from secea.arithmetic.field import RING61, Residues, Ring
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.attacks.paillier import DIM as PAILLIER_DIM
 from secea.audit.attacks.paillier import SETS as PAILLIER_SETS
@@ -24,12 +24,12 @@ from secea.audit.attacks.paillier import slots
 from secea.audit.recorded import Recorded, exact_integers, random_tables, read_integers
 from secea.audit.tails import FALSE_ALARM, chi_square_tail, kolmogorov_tail
 from secea.client import Client
-from secea.field import RING61, Residues, Ring
-from secea.messages import DIGEST_BYTES, Kind, Layout
-from secea.randomness import KeyStream
 from secea.retrieval.paillier import Paillier, private_key
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
 from secea.sharing import EVERYONE, Dealer
+from secea.steps import union
+from secea.wire.messages import DIGEST_BYTES, Kind, Layout
+from secea.wire.randomness import KeyStream
 
 PARTS: Final = 16
 CLIENTS: Final = 5

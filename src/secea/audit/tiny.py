@@ -16,16 +16,16 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.field import Residues, Ring
 from secea.audit.coins import Coins, Label, expanded, key_of
 from secea.audit.stand_ins import Sent, TinyScheme, Wire
 from secea.client import Client, Phase
 from secea.errors import SERVER
-from secea.field import Residues, Ring
-from secea.keys import Identity
-from secea.messages import DIGEST_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 from secea.params import Params
 from secea.server import Server
 from secea.sharing import blocks, expand_rows, seeded_clients, share_from_seed
+from secea.wire.keys import Identity
+from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 
 
 @dataclass(frozen=True)

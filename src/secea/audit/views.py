@@ -15,15 +15,15 @@ from unittest.mock import patch
 
 import numpy as np
 
+from secea.arithmetic.field import Residues
+from secea.arithmetic.lagrange import Code
 from secea.audit import Claim, Objection
 from secea.audit.coins import Coins, Elements
 from secea.audit.laws import Affine, Law, affine, any_differ, differ, flat, law, law_of
 from secea.audit.tiny import Tiny, World
-from secea.field import Residues
-from secea.lagrange import Code
-from secea.messages import Kind
 from secea.params import Params
 from secea.sharing import seeded_clients
+from secea.wire.messages import Kind
 
 FEDERATIONS = (Params(3, 1), Params(5, 2), Params(5, 1, collusion=2), Params(7, 2, collusion=2))
 

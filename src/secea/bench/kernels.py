@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import fixedpoint
+from secea.arithmetic import fixedpoint
+from secea.arithmetic.field import PRIMES30, PRIMES32, RING61, Residues, Ring
+from secea.arithmetic.lagrange import Code
 from secea.bench.figures import Figure, Grid, Section, ratios
 from secea.bench.measure import Tick
 from secea.bench.shapes import FB15K, Scale
-from secea.field import PRIMES30, PRIMES32, RING61, Residues, Ring
-from secea.lagrange import Code
-from secea.randomness import KeyStream
+from secea.wire.randomness import KeyStream
 
 Work = Callable[[], object]
 RINGS = {"mod 2^61-1": RING61, "mod 2^32-5": Ring(PRIMES32[:1]), "mod 2^30-35": Ring(PRIMES30[:1])}

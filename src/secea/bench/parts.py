@@ -12,7 +12,7 @@ from unittest.mock import patch
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from secea._kernels import native
+from secea.arithmetic._kernels import native
 
 OPEN: Final = "open (AES-GCM)"
 SEAL: Final = "seal (AES-GCM)"

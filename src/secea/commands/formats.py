@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.fixedpoint import Floats
 from secea.errors import DataError, MissingExtra, TableError
-from secea.fixedpoint import Floats
 from secea.table import Table
 
 Writer: TypeAlias = Callable[[Floats], bytes]

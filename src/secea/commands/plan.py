@@ -140,8 +140,8 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
     In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
     """
     from secea.engines.local_port import at_once
-    from secea.messages import CHUNK_BYTES
     from secea.session import Scheme
+    from secea.wire.messages import CHUNK_BYTES
 
     assert params.max_union is not None
     scheme = Scheme(params, retrieval, queries)

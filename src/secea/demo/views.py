@@ -11,16 +11,16 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import union
+from secea.arithmetic.field import RING61, Residues
 from secea.audit.mutants import MUTANTS
 from secea.audit.recorded import Hop, Recorded
 from secea.demo.data import Tables
-from secea.field import RING61, Residues
-from secea.messages import Kind
 from secea.params import Params
 from secea.retrieval.reciprocal import Reciprocal
+from secea.steps import union
+from secea.steps.union import COLUMNS
 from secea.table import Table
-from secea.union import COLUMNS
+from secea.wire.messages import Kind
 
 Floats = NDArray[np.float64]
 WIDTH: Final = 24

@@ -22,7 +22,7 @@ from secea.engines.host import Host, told
 from secea.engines.port import Order
 from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SERVER, SecEAError
-from secea.messages import Buffer
+from secea.wire.messages import Buffer
 
 _FRAME: Final = struct.Struct("<?Q")  # whether it went well, bytes
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from secea.arithmetic.field import keep_freed_memory
 from secea.engines.log import Log
 from secea.engines.port import Failure, Port, Reply, Task
 from secea.errors import FederationError, ProtocolError, Stale, party
-from secea.field import keep_freed_memory
-from secea.messages import Buffer
 from secea.server import Phase, Server
+from secea.wire.messages import Buffer
 
 ROUND_PHASES = (Phase.SHARE, Phase.ANSWER)
 

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from secea.errors import ParamsError
-from secea.keys import Identity, Roster, spelled
 from secea.params import Params
 from secea.session import Session
+from secea.wire.keys import Identity, Roster, spelled
 
 
 def write_identity(identity: Identity, path: Path | str) -> None:

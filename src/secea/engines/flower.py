@@ -34,7 +34,7 @@ from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.run import serve
 from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SERVER, FederationError, ParamsError, ProtocolError
-from secea.messages import Buffer
+from secea.wire.messages import Buffer
 
 _ACTION: Final = "secea"
 _BYTES: Final = "secea.bytes"

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from secea import snapshot
+from secea.arithmetic.field import keep_freed_memory
 from secea.client import Client
 from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, SecEAError, SnapshotError, Stale, party
-from secea.field import keep_freed_memory
-from secea.keys import Identity
-from secea.messages import Buffer, Header, Kind
 from secea.session import Session
 from secea.table import Table, TableLike, as_table, canonical_names
+from secea.wire import snapshot
+from secea.wire.keys import Identity
+from secea.wire.messages import Buffer, Header, Kind
 
 BEGINS_ANEW: Final = "it begins anew, as the server does"
 

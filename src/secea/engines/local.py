@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from secea.client import Client
 from secea.engines.local_port import Account, Cost, Hop, LocalDriver, LocalPort
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
-from secea.keys import Identity, Roster
 from secea.params import Params
-from secea.randomness import Entropy
 from secea.server import Phase, Server
 from secea.session import Session, check_choice
 from secea.table import Name, Table, TableLike, as_table, canonical_names, like
+from secea.wire.keys import Identity, Roster
+from secea.wire.randomness import Entropy
 
 Losses: TypeAlias = Iterable[int] | Mapping[int, str]
 """Clients that vanish once their shares are sent; or each with the stage in the middle of which it is lost."""

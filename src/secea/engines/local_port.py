@@ -16,9 +16,9 @@ from secea.engines.driver import ROUND_PHASES, Driver
 from secea.engines.host import reply
 from secea.engines.port import Failure, Reply, Task
 from secea.errors import SERVER, ProtocolError, Stale
-from secea.messages import Buffer, kind_of
 from secea.server import Server
 from secea.table import Table
+from secea.wire.messages import Buffer, kind_of
 
 PHASES: Final = ("setup", "offline", "online")
 """What an account tells apart: set-up and new weights; `Federation.prepare`; rounds (section IV of the paper)."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from secea.errors import ProtocolError, party
-from secea.messages import Buffer, Header
+from secea.wire.messages import Buffer, Header
 
 
 class Log:

@@ -27,7 +27,7 @@ from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ParamsError, ProtocolError
-from secea.messages import Buffer
+from secea.wire.messages import Buffer
 
 SITES: Final = "SECEA_SITES"
 """For all sites on one machine: a folder with the file of each, NAME/site.toml, and server/site.toml."""

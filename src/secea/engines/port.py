@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from secea.errors import ProtocolError
-from secea.messages import Buffer
+from secea.wire.messages import Buffer
 
 
 class Task(IntEnum):

@@ -29,9 +29,9 @@ from secea.engines.host import Host, Participant
 from secea.engines.log import Log
 from secea.engines.store import Store
 from secea.errors import ParamsError, SnapshotError
-from secea.keys import Identity
 from secea.server import Server
 from secea.session import Session
+from secea.wire.keys import Identity
 
 _PATHS = ("federation", "identity", "state", "log")
 

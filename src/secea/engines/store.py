@@ -14,9 +14,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secea.errors import SnapshotError
-from secea.keys import Identity, digest, expand
-from secea.messages import TAG_BYTES
-from secea.randomness import Entropy
+from secea.wire.keys import Identity, digest, expand
+from secea.wire.messages import TAG_BYTES
+from secea.wire.randomness import Entropy
 
 _MAGIC: Final = b"secea state 1\n"
 _NONCE_BYTES: Final = 12

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from secea.engines.local import Federation
 from secea.engines.local_port import Hop
 from secea.errors import ParamsError
-from secea.keys import Opener, Sealer
-from secea.messages import Buffer, Header, Kind
 from secea.params import Params
 from secea.table import Name, Table
+from secea.wire.keys import Opener, Sealer
+from secea.wire.messages import Buffer, Header, Kind
 
 Matrix = NDArray[np.float64]
 METHODS: Final = ("local", "common", "secea", "plain", "central")

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.errors import ParamsError
-from secea.keys import expand
-from secea.randomness import SEED_BYTES, Entropy, KeyStream
+from secea.wire.keys import expand
+from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 
 @dataclass(frozen=True)

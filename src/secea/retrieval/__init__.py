@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.field import Residues, Ring
-from secea.messages import Buffer
+from secea.arithmetic.field import Residues, Ring
+from secea.wire.messages import Buffer
 
 if TYPE_CHECKING:
-    from secea.endpoint import Endpoint, Stage
-    from secea.lagrange import Code
+    from secea.arithmetic.lagrange import Code
+    from secea.wire.endpoint import Endpoint, Stage
 
 Floats64 = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class Retrieval(Protocol):
         ...
 
     def rows(self, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes) -> Residues:
-        """Client n: its embeddings as rows [P, own, d or d + 1] to share; `entity` and `key` are for `secea.grid`."""
+        """Client n: its embeddings as rows [P, own, d or d + 1] to share; `entity` and `key` are for the fill."""
         ...
 
     def check_key(self, key: bytes) -> None:

@@ -17,20 +17,21 @@ import numpy as np
 from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
 
-from secea import correction, fixedpoint
+from secea import correction
+from secea.arithmetic import fixedpoint
+from secea.arithmetic.field import M61, RING61, Residues
+from secea.arithmetic.lagrange import Code
+from secea.arithmetic.paillier import Packing, PrivateKey, PublicKey
 from secea.errors import ParamsError
-from secea.field import M61, RING61, Residues
-from secea.keys import expand
-from secea.lagrange import Code
-from secea.messages import Buffer
-from secea.paillier import Packing, PrivateKey, PublicKey
 from secea.params import Params
-from secea.randomness import KeyStream
 from secea.sharing import block_length, expand_rows
+from secea.wire.keys import expand
+from secea.wire.messages import Buffer
+from secea.wire.randomness import KeyStream
 
 if TYPE_CHECKING:
-    from secea.endpoint import Endpoint, Stage
     from secea.retrieval import Floats64
+    from secea.wire.endpoint import Endpoint, Stage
 
 
 class Paillier:

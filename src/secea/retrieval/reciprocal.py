@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import correction, grid
+from secea import correction
+from secea.arithmetic import grid
+from secea.arithmetic.field import PRIMES30, PRIMES32, Residues, Ring
+from secea.arithmetic.lagrange import Code
 from secea.errors import ParamsError
-from secea.field import PRIMES30, PRIMES32, Residues, Ring
-from secea.keys import expand
-from secea.lagrange import Code
-from secea.messages import Buffer
 from secea.params import Params
-from secea.randomness import KeyStream, Source
 from secea.sharing import block_length
+from secea.wire.keys import expand
+from secea.wire.messages import Buffer
+from secea.wire.randomness import KeyStream, Source
 
 if TYPE_CHECKING:
-    from secea.endpoint import Endpoint, Stage
     from secea.retrieval import Floats64
+    from secea.wire.endpoint import Endpoint, Stage
 
 MOST_BITS = 124  # of an encoded input: the kernels work on 128-bit integers
 

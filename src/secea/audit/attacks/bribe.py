@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import fixedpoint
+from secea.arithmetic import fixedpoint
+from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.lagrange import Code
 from secea.audit.recorded import Recorded, Tables, random_tables
-from secea.field import Residues, Ring
-from secea.lagrange import Code
-from secea.messages import Kind
 from secea.params import Params
 from secea.retrieval.paillier import Paillier, private_key
 from secea.retrieval.reciprocal import Reciprocal, pad
 from secea.server import Phase
+from secea.wire.messages import Kind
 
 SETS: Final = ({"a", "b"}, {"a", "c", "d", "e"}, {"b", "c", "e", "f"}, {"c", "d", "f"})
 DIM: Final = 3

@@ -19,16 +19,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import grid
+from secea.arithmetic import grid
+from secea.arithmetic.field import Residues
 from secea.audit import Claim, Objection
 from secea.audit.recorded import Recorded, exact_integers, read_integers
 from secea.audit.tails import FALSE_ALARM, binomial_tail
 from secea.client import Client
-from secea.field import Residues
-from secea.keys import expand
 from secea.params import Params
-from secea.randomness import KeyStream
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
+from secea.wire.keys import expand
+from secea.wire.randomness import KeyStream
 
 Floats = NDArray[np.float64]
 CLIENTS: Final = 6

@@ -18,15 +18,15 @@ import gmpy2  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 from gmpy2 import mpz
 
-from secea import fixedpoint
+from secea.arithmetic import fixedpoint
+from secea.arithmetic.field import M61, RING61
+from secea.arithmetic.paillier import Elements, Packing, PrivateKey, PublicKey
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.recorded import Recorded, Tables, random_tables
-from secea.field import M61, RING61
-from secea.messages import DIGEST_BYTES, Kind
-from secea.paillier import Elements, Packing, PrivateKey, PublicKey
 from secea.params import Params
-from secea.randomness import Entropy, KeyStream
 from secea.retrieval.paillier import Paillier, _Scrambler, private_key
+from secea.wire.messages import DIGEST_BYTES, Kind
+from secea.wire.randomness import Entropy, KeyStream
 
 SETS: Final = ({"a", "b"}, {"a", "c", "d", "e"}, {"b", "c", "e", "f"})
 DIM: Final = 5

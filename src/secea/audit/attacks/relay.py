@@ -17,21 +17,23 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from secea import fixedpoint, keys, union
+from secea.arithmetic import fixedpoint
+from secea.arithmetic.field import RING61, Residues
+from secea.arithmetic.paillier import PrivateKey
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.attacks.paillier import true_sums
 from secea.audit.attacks.streams import unnumbered
 from secea.audit.recorded import SMALL, Hop, Recorded, random_tables
 from secea.client import Client
-from secea.endpoint import Endpoint, Stage
 from secea.errors import SERVER, ProtocolError
-from secea.field import RING61, Residues
-from secea.keys import Channel, Hello, Opener, Sealer, SessionKey, expand, shared_secret
-from secea.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Kind, Layout
-from secea.paillier import PrivateKey
 from secea.retrieval.paillier import Paillier
 from secea.server import Server
 from secea.sharing import Deal
+from secea.steps import union
+from secea.wire import keys
+from secea.wire.endpoint import Endpoint, Stage
+from secea.wire.keys import Channel, Hello, Opener, Sealer, SessionKey, expand, shared_secret
+from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Kind, Layout
 
 SETS: Final = ({"a", "b", "c"}, {"b", "c", "d"}, {"a", "c", "e"}, {"b", "e"})
 DIM: Final = 3

@@ -12,19 +12,19 @@ from unittest.mock import patch
 
 import numpy as np
 
+from secea.arithmetic.field import RING61, Residues
 from secea.audit import Claim, Mutant, Objection
 from secea.audit.recorded import Recorded, random_tables
 from secea.client import Client
 from secea.client import Phase as ClientPhase
-from secea.endpoint import Endpoint, Opened, Stage
 from secea.errors import ProtocolError
-from secea.field import RING61, Residues
-from secea.keys import expand
-from secea.messages import HEADER_BYTES, Kind
-from secea.randomness import KeyStream
 from secea.retrieval import reciprocal
 from secea.server import Phase, Server
 from secea.table import Name
+from secea.wire.endpoint import Endpoint, Opened, Stage
+from secea.wire.keys import expand
+from secea.wire.messages import HEADER_BYTES, Kind
+from secea.wire.randomness import KeyStream
 
 SETS: Final = ({"a"}, {"a", "b", "c"}, {"c", "d", "e", "f"}, {"b", "f"})
 DIM: Final = 3

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea._kernels.native import ffi, lib
+from secea.arithmetic._kernels.native import ffi, lib
 
 Residues: TypeAlias = NDArray[Any]
 """uint32 or uint64; the first axis runs over the primes."""

@@ -27,7 +27,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from secea.randomness import Entropy
+from secea.wire.randomness import Entropy
 
 Elements: TypeAlias = NDArray[np.uint64]
 Bits: TypeAlias = NDArray[np.uint8]

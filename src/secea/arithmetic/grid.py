@@ -17,8 +17,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from secea._kernels.native import ffi, lib
-from secea.field import Residues, Ring
+from secea.arithmetic._kernels.native import ffi, lib
+from secea.arithmetic.field import Residues, Ring
 from secea.params import Params
 from secea.table import Name, name_bytes
 

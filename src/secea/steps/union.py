@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.field import M61, RING61, Residues, Ring
-from secea.randomness import Source
+from secea.arithmetic.field import M61, RING61, Residues, Ring
 from secea.table import Name, name_bytes
+from secea.wire.randomness import Source
 
 Words = NDArray[np.uint64]
 

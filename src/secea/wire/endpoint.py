@@ -10,10 +10,10 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Final, Self
 
 from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, SnapshotError, Stale, party
-from secea.keys import Channel, Hello, Identity, Opener, Sealer, SessionKey, unauthentic
-from secea.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, Buffer, Header, Kind
-from secea.randomness import SEED_BYTES, Entropy
 from secea.session import Session
+from secea.wire.keys import Channel, Hello, Identity, Opener, Sealer, SessionKey, unauthentic
+from secea.wire.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, Buffer, Header, Kind
+from secea.wire.randomness import SEED_BYTES, Entropy
 
 _RECENT: Final = 4  # more than a party sends to one receiver between two stages, whatever happens
 

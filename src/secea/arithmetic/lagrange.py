@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from secea.field import Residues, Ring
+from secea.arithmetic.field import Residues, Ring
 from secea.params import Params
 
 

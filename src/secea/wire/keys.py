@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ParamsError, ProtocolError, party
-from secea.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Buffer, Header
-from secea.randomness import SEED_BYTES, Entropy, KeyStream
+from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Buffer, Header
+from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64

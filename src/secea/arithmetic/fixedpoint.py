@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.field import M61, Residues, Ring
 from secea.errors import TableError
-from secea.field import M61, Residues, Ring
 from secea.params import Params
 
 Floats = NDArray[np.floating[Any]]

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-from secea.field import Residues, Ring
+from secea.arithmetic.field import Residues, Ring
 
 Entropy: TypeAlias = Callable[[int], bytes]
 """`entropy(n)` returns n fresh, secret, uniform bytes."""

@@ -9,7 +9,7 @@ here = Path(__file__).parent
 ffi = FFI()
 ffi.cdef(re.sub(r"/\*.*?\*/", "", (here / "kernels.h").read_text(encoding="utf-8"), flags=re.DOTALL))
 ffi.set_source(
-    "secea._kernels.native",
+    "secea.arithmetic._kernels.native",
     (here / "kernels.c").read_text(encoding="utf-8"),
     include_dirs=[str(here)],
     depends=[str(here / "kernels.h"), str(here / "kernels.c")],

@@ -1,0 +1,1 @@
+"""Bytes, keys, randomness, and what is saved: everything between a party and the network."""
