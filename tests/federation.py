@@ -27,7 +27,7 @@ from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 Floats: TypeAlias = NDArray[np.float64]
 Tables: TypeAlias = list[dict[Name, Floats]]
-FORMS: Final = [(retrieval, queries) for retrieval in ("reciprocal", "paillier") for queries in ("buckets", "full")]
+FORMS: Final = [(form, queries) for form in ("reciprocal", "paillier") for queries in ("buckets", "full")]
 SMALL: Final[dict[str, Any]] = {"key_bits": 256, "insecure_small_keys": True}
 """Paillier keys that cost little, and protect nothing."""
 
@@ -94,12 +94,12 @@ class Parties:
         sets: Sequence[Sequence[Name]] = SETS,
         *,
         seed: object = 0,
-        retrieval: str = "reciprocal",
+        form: str = "reciprocal",
         queries: str = "buckets",
         early: bool = False,
         **params: Any,
     ) -> None:
-        print(f"federation: seed {seed!r}, sets {sets!r}, {retrieval}, {queries}, {params}")  # shown where a test fails
+        print(f"federation: seed {seed!r}, sets {sets!r}, {form}, {queries}, {params}")  # shown where a test fails
         self.sets, self.seed = [list(names) for names in sets], seed
         everyone = (*range(len(sets)), SERVER)
         self.entropy = {n: entropy((seed, n)) for n in everyone}
@@ -108,7 +108,7 @@ class Parties:
         given = Params(len(sets), **{"dim": 3, **SMALL, **params})
         union = {name for names in sets for name in names}
         given = given.with_bounds(max_entities=max(map(len, sets)), max_union=len(union))
-        self.session = Session(given, Roster(tuple(keys), self.identities[SERVER].public), retrieval, queries)
+        self.session = Session(given, Roster(tuple(keys), self.identities[SERVER].public), form, queries)
         self.early = early
         self.server = Server(self.session, self.identities[SERVER], self.entropy[SERVER], early=early)
         self.clients = {n: self.new_client(n) for n in range(len(sets))}
@@ -321,7 +321,7 @@ PLACES: Final = {
     "reciprocal": (*SETUP_PLACES, *WEIGHT_PLACES, *ROUND_PLACES),
     "paillier": (*SETUP_PLACES, *ROUND_PLACES),
 }
-"""Every kind of message at every stage, for each retrieval."""
+"""Every kind of message at every stage, for each form."""
 
 
 def at(place: str, parties: Parties, action: Callable[[Hop], Iterable[Hop] | None]) -> Hook:

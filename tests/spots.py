@@ -76,13 +76,13 @@ ABORTS = ("abort to the server", "abort to a client")
 
 
 @lru_cache
-def spots(retrieval: str, early: bool = False) -> tuple[Spot, ...]:
+def spots(form: str, early: bool = False) -> tuple[Spot, ...]:
     """The first message at each place of a set-up and a round; of those in several chunks also the last chunk.
 
     In the set-up a client cannot place its entities at first; a second round breaks off for want of answers.
     """
     kind, found = Streaming if early else Parties, dict[tuple[str, bool], Spot]()
-    parties = kind(retrieval=retrieval, seed="spots", early=early)
+    parties = kind(form=form, seed="spots", early=early)
 
     def watch(hop: Hop) -> Iterable[Hop]:
         place, header = parties.place(hop), hop.header
@@ -100,13 +100,13 @@ def spots(retrieval: str, early: bool = False) -> tuple[Spot, ...]:
         parties.server.close()
     except FederationError:
         parties.down(watch)
-    assert {place for place, _ in found} == {*PLACES[retrieval], *ABORTS}
+    assert {place for place, _ in found} == {*PLACES[form], *ABORTS}
     return tuple(found.values())
 
 
 def every_spot() -> tuple[Spot, ...]:
-    """Those of both retrievals, and of both kinds of servers."""
-    return tuple(spot for early in (False, True) for retrieval in BOTH for spot in spots(retrieval, early))
+    """Those of both forms, and of both kinds of servers."""
+    return tuple(spot for early in (False, True) for form in BOTH for spot in spots(form, early))
 
 
 def deliver(party: Client | Server, carrier: int, message: bytes) -> None:
@@ -138,7 +138,7 @@ def taken(spot: Spot, message: bytes, carrier: int | None = None) -> bool:
 
 def may_be_taken(spot: Spot, message: bytes) -> bool:
     """Whether a message that was not sealed anew may pass: a true one; or one that only its receiver can tell."""
-    same = spots(spot.parties.session.retrieval, spot.parties.early)
+    same = spots(spot.parties.session.form.name, spot.parties.early)
     honest = (other.hop for other in same if other.hop.receiver == spot.hop.receiver)
     if message in (hop.message for hop in honest):  # another sender's, or the next one, may come before this one
         return True

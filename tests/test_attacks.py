@@ -33,12 +33,12 @@ def test_tables_too_small_to_find_their_grid_show_counts(kind: counts.Grid) -> N
     assert counts.limit_of_small_tables(kind) >= 0.9
 
 
-@pytest.mark.parametrize("retrieval", ["reciprocal", "paillier"])
-def test_a_bribed_client_and_the_server_learn_counts_and_sums_but_no_single_embedding(retrieval: str) -> None:
-    spoils = bribe.bribed(retrieval)
+@pytest.mark.parametrize("form", ["reciprocal", "paillier"])
+def test_a_bribed_client_and_the_server_learn_counts_and_sums_but_no_single_embedding(form: str) -> None:
+    spoils = bribe.bribed(form)
     truth, sums = bribe.true_counts(spoils), bribe.true_sums(spoils)
     assert spoils.counts == {query: truth[query] for query in spoils.counts}
-    assert {n for n, _ in spoils.counts} == ({0, 1, 2, 3} if retrieval == "reciprocal" else {0})
+    assert {n for n, _ in spoils.counts} == ({0, 1, 2, 3} if form == "reciprocal" else {0})
     assert spoils.sums.keys() <= set(range(6)) - set(spoils.run.clients[0].rows.tolist())
     assert spoils.sums, "now and then two entities share all their buckets; not all of them"
     for row, found in spoils.sums.items():

@@ -25,14 +25,14 @@ from secea.table import Name
 from secea.wire.messages import HEADER_BYTES, NO_CONTEXT, Announcement, Header, Kind, Step
 
 BOTH = ["reciprocal", "paillier"]
-both = pytest.mark.parametrize("retrieval", BOTH)
+both = pytest.mark.parametrize("form", BOTH)
 SETS: Sequence[Sequence[Name]] = (["a", "b"], ["b", "a"], ["c", "a"], ["a", "c"], ["a", "d"])
 EVERYONE = range(5)
 
 
-def five(retrieval: str) -> Parties:
+def five(form: str) -> Parties:
     """Five clients of whom three are needed."""
-    parties = Parties(SETS, retrieval=retrieval, dropouts=2)
+    parties = Parties(SETS, form=form, dropouts=2)
     assert (parties.params.need, parties.params.fewest_contributors) == (3, 3)
     return parties
 
@@ -138,8 +138,8 @@ def lie_at(parties: Parties, step: Step) -> None:
 
 
 @both
-def test_two_sets_of_members_of_an_epoch_do_not_come_to_a_shared_secret(retrieval: str) -> None:
-    parties = five(retrieval)
+def test_two_sets_of_members_of_an_epoch_do_not_come_to_a_shared_secret(form: str) -> None:
+    parties = five(form)
     greetings: list[Hop] = []
 
     def two_greetings(hop: Hop) -> Iterable[Hop]:
@@ -168,8 +168,8 @@ def test_two_sets_of_members_of_an_epoch_do_not_come_to_a_shared_secret(retrieva
 
 
 @both
-def test_two_sets_of_parts_give_two_secrets_and_no_union_that_both_sides_take(retrieval: str) -> None:
-    parties = five(retrieval)
+def test_two_sets_of_parts_give_two_secrets_and_no_union_that_both_sides_take(form: str) -> None:
+    parties = five(form)
     parties.until(Phase.SECRET)
     sent = sent_by(parties)
     lie_at(parties, Step.SECRET)
@@ -190,8 +190,8 @@ def test_two_sets_of_parts_give_two_secrets_and_no_union_that_both_sides_take(re
 
 
 @both
-def test_two_sets_of_queries_come_to_no_shares_and_to_no_weights(retrieval: str) -> None:
-    parties = five(retrieval)
+def test_two_sets_of_queries_come_to_no_shares_and_to_no_weights(form: str) -> None:
+    parties = five(form)
     parties.until(Phase.QUERY)
     sent = sent_by(parties)
     lie_at(parties, Step.QUERY)
@@ -200,7 +200,7 @@ def test_two_sets_of_queries_come_to_no_shares_and_to_no_weights(retrieval: str)
             parties.deliver(hop)
     assert {client.phase for client in parties.clients.values()} == {ClientPhase.READY}
     assert len({client.query_context for client in parties.clients.values()}) == 2
-    if retrieval == "paillier":
+    if form == "paillier":
         for n, table in enumerate(parties.tables()):
             parties.clients[n].contribute(table)
         parties.server.round += 1
@@ -287,9 +287,9 @@ def test_two_sets_of_re_sharers_come_to_no_weights() -> None:
 
 
 @both
-def test_two_announcements_that_differ_in_one_salt_do_not_go_together(retrieval: str) -> None:
+def test_two_announcements_that_differ_in_one_salt_do_not_go_together(form: str) -> None:
     """Everyone is told of the same clients, but some of another message of client 3: that one does not come."""
-    parties = five(retrieval)
+    parties = five(form)
     parties.setup()
     parties.begin(parties.tables())
     sent = sent_by(parties)
@@ -320,9 +320,9 @@ FROM_THE_SERVER = {r: [p for p in places if p.endswith("a client")] for r, place
 
 
 @both
-def test_whatever_the_server_does_not_deliver_its_receiver_waits_for_it_and_suspects_the_server(retrieval: str) -> None:
-    for place in FROM_THE_SERVER[retrieval]:
-        parties = Parties(retrieval=retrieval)
+def test_whatever_the_server_does_not_deliver_its_receiver_waits_for_it_and_suspects_the_server(form: str) -> None:
+    for place in FROM_THE_SERVER[form]:
+        parties = Parties(form=form)
         tables, dropped, later = run_without(parties, place)
         client = parties.clients[dropped.receiver]
         overdue = client.overdue()
@@ -370,8 +370,8 @@ def run_without(parties: Parties, place: str) -> tuple[Tables, Hop, list[Hop]]:
 
 
 @both
-def test_a_client_that_waits_for_nothing_says_so(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+def test_a_client_that_waits_for_nothing_says_so(form: str) -> None:
+    parties = Parties(form=form)
     overdue = parties.clients[0].overdue()
     assert overdue is not None
     assert overdue.suspects == (SERVER,)
@@ -418,9 +418,9 @@ def test_whatever_a_client_does_not_send_to_the_server_ends_the_stage_without_it
 
 
 @both
-def test_two_clients_messages_to_one_receiver_cannot_stand_for_each_other(retrieval: str) -> None:
+def test_two_clients_messages_to_one_receiver_cannot_stand_for_each_other(form: str) -> None:
     """The server writes the other sender on a message that it passes on."""
-    parties, tried = five(retrieval), set[str]()
+    parties, tried = five(form), set[str]()
 
     def swap(hop: Hop) -> Iterable[Hop]:
         header, place = hop.header, parties.place(hop)
@@ -437,14 +437,14 @@ def test_two_clients_messages_to_one_receiver_cannot_stand_for_each_other(retrie
     parties.check(tables)
     assert tried == {
         p
-        for p in FROM_THE_SERVER[retrieval]
+        for p in FROM_THE_SERVER[form]
         if p.split()[0] in ("part", "query", "indicator", "reshare", "share") and "announ" not in p
     }
 
 
 @both
-def test_the_means_of_one_client_are_no_means_of_another_even_if_the_server_seals_them_for_it(retrieval: str) -> None:
-    parties = five(retrieval)
+def test_the_means_of_one_client_are_no_means_of_another_even_if_the_server_seals_them_for_it(form: str) -> None:
+    parties = five(form)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -466,8 +466,8 @@ def test_the_means_of_one_client_are_no_means_of_another_even_if_the_server_seal
 
 
 @both
-def test_the_union_of_an_earlier_epoch_is_refused_even_if_the_server_seals_it_anew(retrieval: str) -> None:
-    parties, old = five(retrieval), dict[int, bytes]()
+def test_the_union_of_an_earlier_epoch_is_refused_even_if_the_server_seals_it_anew(form: str) -> None:
+    parties, old = five(form), dict[int, bytes]()
     parties.setup(keep_tags(parties, old))
     delivered = parties.waiting()
     parties.server.begin_epoch(parties.present)
@@ -491,9 +491,9 @@ def keep_tags(parties: Parties, kept: dict[int, bytes]) -> Callable[[Hop], Itera
 
 
 @both
-def test_a_union_that_the_server_serves_to_one_client_alone_comes_to_no_queries(retrieval: str) -> None:
+def test_a_union_that_the_server_serves_to_one_client_alone_comes_to_no_queries(form: str) -> None:
     """Client 0 gets a tag less than the others: its context is another, and nobody takes what it sends."""
-    parties = five(retrieval)
+    parties = five(form)
     parties.until(Phase.TABLE)
 
     def shorter(hop: Hop) -> Iterable[Hop]:
@@ -512,8 +512,8 @@ def test_a_union_that_the_server_serves_to_one_client_alone_comes_to_no_queries(
 
 
 @both
-def test_the_means_of_an_earlier_round_are_refused_even_if_the_server_seals_them_anew(retrieval: str) -> None:
-    parties, old = five(retrieval), dict[int, bytes]()
+def test_the_means_of_an_earlier_round_are_refused_even_if_the_server_seals_them_anew(form: str) -> None:
+    parties, old = five(form), dict[int, bytes]()
     parties.setup()
 
     def keep(hop: Hop) -> Iterable[Hop]:
@@ -572,9 +572,9 @@ def test_a_quorum_is_enough_to_decode_and_more_than_half_unless_more_may_vanish(
 
 
 @both
-def test_answers_of_no_more_than_half_of_the_clients_give_no_result_though_they_would_decode(retrieval: str) -> None:
+def test_answers_of_no_more_than_half_of_the_clients_give_no_result_though_they_would_decode(form: str) -> None:
     """Two groups of three could each confirm a set of contributors of their own."""
-    parties = Parties([["a", "b"], ["a"], ["b", "c"], [], ["c"], ["a", "d"], ["d"]], retrieval=retrieval, dropouts=3)
+    parties = Parties([["a", "b"], ["a"], ["b", "c"], [], ["c"], ["a", "d"], ["d"]], form=form, dropouts=3)
     assert (parties.params.need, parties.params.quorum) == (3, 4)
     parties.setup()
     parties.begin(parties.tables())

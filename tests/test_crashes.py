@@ -92,24 +92,24 @@ def means(parties: Parties) -> list[Floats]:
     return [each for each in found if each is not None]
 
 
-def undisturbed(retrieval: str) -> Crashing:
-    parties = Crashing(SETS, retrieval=retrieval, dim=2)
+def undisturbed(form: str) -> Crashing:
+    parties = Crashing(SETS, form=form, dim=2)
     parties.whole()
     return parties
 
 
 @pytest.mark.parametrize("who", [0, 1, 2, SERVER])
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_a_crash_after_any_message_changes_no_mean_and_no_key_seals_two_things(
-    retrieval: str, who: int, monkeypatch: pytest.MonkeyPatch
+    form: str, who: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages = undisturbed(retrieval).delivered
+    messages = undisturbed(form).delivered
     ledger, crashes = Ledger(monkeypatch), 0
     first, step = {1: (1, 2), SERVER: (2, 2)}.get(
         who, (1, 7)
     )  # a client after every second one, the server after the others
     for at in range(first, messages + 1, step):
-        parties = Crashing(SETS, seed=at, retrieval=retrieval, dim=2)
+        parties = Crashing(SETS, seed=at, form=form, dim=2)
         parties.crash = lambda delivered, at=at: who if delivered == at else None  # type: ignore[misc]
         parties.whole()
         crashes += parties.delivered > messages
@@ -187,12 +187,12 @@ class Rolled(Crashing):
 
 
 @pytest.mark.parametrize("who", [1, SERVER])
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_whoever_went_back_to_any_old_state_is_refused_or_does_no_harm_and_the_right_state_goes_on(
-    retrieval: str, who: int, monkeypatch: pytest.MonkeyPatch
+    form: str, who: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(monkeypatch)
-    parties = Rolled(SETS, retrieval=retrieval, dim=2)
+    parties = Rolled(SETS, form=form, dim=2)
     parties.whole(rounds=2)
     for n in (*parties.clients, SERVER):
         parties.keep(n)
@@ -243,14 +243,14 @@ class OneTooOld(Rolled):
 
 
 @pytest.mark.parametrize("who", [1, SERVER])
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_whoever_crashes_after_any_message_and_takes_the_state_before_the_newest_gives_no_wrong_mean(
-    retrieval: str, who: int, monkeypatch: pytest.MonkeyPatch
+    form: str, who: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages, ledger = undisturbed(retrieval).delivered, Ledger(monkeypatch)
+    messages, ledger = undisturbed(form).delivered, Ledger(monkeypatch)
     right = refused = 0
     for at in range(1, messages + 1, 5):
-        parties = OneTooOld(SETS, seed=at, retrieval=retrieval, dim=2)
+        parties = OneTooOld(SETS, seed=at, form=form, dim=2)
         parties.crash = lambda delivered, at=at: who if delivered == at else None  # type: ignore[misc]
         if parties.try_on(parties.first_round):
             right += 1
@@ -264,12 +264,12 @@ def test_whoever_crashes_after_any_message_and_takes_the_state_before_the_newest
     assert ledger.sealed
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_a_federation_that_forgot_everything_begins_anew_under_the_same_identities(
-    retrieval: str, monkeypatch: pytest.MonkeyPatch
+    form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(monkeypatch)
-    parties = Parties(SETS, retrieval=retrieval, dim=2)
+    parties = Parties(SETS, form=form, dim=2)
     parties.setup()
     parties.goes_on(1)
     anew(parties)

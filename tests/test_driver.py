@@ -90,13 +90,13 @@ class Loopback:
 class World:
     """Sites with state on disk, and a server's side that can be started again."""
 
-    def __init__(self, folder: Path, retrieval: str, **params: Any) -> None:
+    def __init__(self, folder: Path, form: str, **params: Any) -> None:
         self.folder = folder
         self.sets = [[f"e{i}" for i in range(9) if (i * 7 + n * i + n) % 3] for n in range(N)]
         self.identities = {n: Identity.generate() for n in (*range(N), SERVER)}
         bounds = {"max_entities": 9, "max_union": 20}
         roster = Roster(tuple(self.identities[n].public for n in range(N)), self.identities[SERVER].public)
-        self.session = Session(Params(N, **({"dim": 3} | SMALL | bounds | params)), roster, retrieval)
+        self.session = Session(Params(N, **({"dim": 3} | SMALL | bounds | params)), roster, form)
         self.given: dict[int, dict[int, dict[str, Any]]] = {n: {} for n in range(N)}
         self.got: dict[int, list[tuple[int, Table]]] = {n: [] for n in range(N)}
         self.hosts = {n: self.host(n) for n in range(N)}
@@ -155,9 +155,9 @@ class World:
             pass
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_rounds_over_a_port_give_the_means_and_two_exchanges_each(tmp_path: Path, retrieval: str) -> None:
-    world = World(tmp_path, retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_rounds_over_a_port_give_the_means_and_two_exchanges_each(tmp_path: Path, form: str) -> None:
+    world = World(tmp_path, form)
     world.driver.setup()
     for _ in range(3):
         world.driver.round()
@@ -187,9 +187,9 @@ def test_a_client_that_is_killed_in_any_exchange_is_left_out_and_comes_back(tmp_
         world.check(range(N), range(N))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_too_many_losses_are_a_clear_error_and_the_next_round_works(tmp_path: Path, retrieval: str) -> None:
-    world = World(tmp_path, retrieval, dropouts=1)
+@pytest.mark.parametrize("form", BOTH)
+def test_too_many_losses_are_a_clear_error_and_the_next_round_works(tmp_path: Path, form: str) -> None:
+    world = World(tmp_path, form, dropouts=1)
     world.driver.setup()
     world.driver.round()
     world.port.kill = lambda n, order: "before" if n < 3 and order.task is Task.STEP else ""
@@ -203,14 +203,12 @@ def test_too_many_losses_are_a_clear_error_and_the_next_round_works(tmp_path: Pa
     world.check(range(N), range(N))
 
 
-@pytest.mark.parametrize(
-    ("retrieval", "fate"), [("reciprocal", "before"), ("reciprocal", "after"), ("paillier", "hangs")]
-)
+@pytest.mark.parametrize(("form", "fate"), [("reciprocal", "before"), ("reciprocal", "after"), ("paillier", "hangs")])
 def test_without_drop_outs_a_loss_in_any_exchange_is_an_error_and_the_next_round_works(
-    tmp_path: Path, retrieval: str, fate: str
+    tmp_path: Path, form: str, fate: str
 ) -> None:
-    for at in range(2, 10 if retrieval == "reciprocal" else 8):
-        world = World(tmp_path / str(at), retrieval, dropouts=0)
+    for at in range(2, 10 if form == "reciprocal" else 8):
+        world = World(tmp_path / str(at), form, dropouts=0)
         turn = Turn(2, at)
         world.port.kill = partial(killed_at, turn, fate)
         with pytest.raises(FederationError, match=r"5 (clients that said hello )?are needed"):
@@ -223,10 +221,10 @@ def test_without_drop_outs_a_loss_in_any_exchange_is_an_error_and_the_next_round
         world.check(range(N), range(N))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_server_side_that_is_killed_anywhere_goes_on_from_what_it_saved(tmp_path: Path, retrieval: str) -> None:
-    for at in range(2, 9 if retrieval == "reciprocal" else 7):
-        world = World(tmp_path / str(at), retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_a_server_side_that_is_killed_anywhere_goes_on_from_what_it_saved(tmp_path: Path, form: str) -> None:
+    for at in range(2, 9 if form == "reciprocal" else 7):
+        world = World(tmp_path / str(at), form)
         world.port.kill = partial(killed_at, Turn(3, at), "server")
         with pytest.raises(Killed):
             world.run(3)
@@ -238,9 +236,9 @@ def test_a_server_side_that_is_killed_anywhere_goes_on_from_what_it_saved(tmp_pa
         world.check(range(N), range(N))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_names_that_change_between_rounds_begin_an_epoch(tmp_path: Path, retrieval: str) -> None:
-    world = World(tmp_path, retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_names_that_change_between_rounds_begin_an_epoch(tmp_path: Path, form: str) -> None:
+    world = World(tmp_path, form)
     world.driver.setup()
     world.driver.round()
     world.sets[1] = ["e1", "new"]
@@ -253,10 +251,10 @@ def test_names_that_change_between_rounds_begin_an_epoch(tmp_path: Path, retriev
     assert set(found.names) == {"e1", "new"}
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_means_stay_those_of_their_entities_when_an_epoch_begins(tmp_path: Path, retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_means_stay_those_of_their_entities_when_an_epoch_begins(tmp_path: Path, form: str) -> None:
     """The entities are in another order in each epoch, and clients train on the means of the one before."""
-    world = World(tmp_path, retrieval)
+    world = World(tmp_path, form)
     world.run(1)
     world.flush()
     world.driver._new_epoch()
@@ -292,10 +290,10 @@ def test_random_kills_for_many_rounds_never_give_a_wrong_mean(tmp_path: Path) ->
     assert finished > 20
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_site_with_another_key_is_left_out_and_named(tmp_path: Path, retrieval: str) -> None:
-    world = World(tmp_path, retrieval, dropouts=1)
-    stranger = World(tmp_path / "stranger", retrieval, dropouts=1)
+@pytest.mark.parametrize("form", BOTH)
+def test_a_site_with_another_key_is_left_out_and_named(tmp_path: Path, form: str) -> None:
+    world = World(tmp_path, form, dropouts=1)
+    stranger = World(tmp_path / "stranger", form, dropouts=1)
     world.hosts[4] = stranger.hosts[4]
     world.driver.setup()
     world.driver.round()

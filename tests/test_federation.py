@@ -13,7 +13,7 @@ from secea import CallError, Federation, FederationError, Params, TableError
 from secea.buckets import place
 from secea.engines.local_port import LocalDriver
 from secea.engines.port import Task
-from secea.session import RETRIEVALS
+from secea.session import FORMS
 from secea.steps import union as union_module
 
 DIM = 3
@@ -26,10 +26,10 @@ def params(clients: int, **more: Any) -> Params:
 class World:
     """A federation with random tables, and the truth about each round."""
 
-    def __init__(self, retrieval: str, clients: int = 5, entities: int = 10, own: int = 5, **more: Any) -> None:
+    def __init__(self, form: str, clients: int = 5, entities: int = 10, own: int = 5, **more: Any) -> None:
         self.rng = np.random.Generator(np.random.PCG64([clients, entities, own]))
         self.sets = [self.rng.choice(entities, own, replace=False).tolist() for _ in range(clients)]
-        self.fed = Federation(params(clients, **more), retrieval)
+        self.fed = Federation(params(clients, **more), form)
 
     def setup(self) -> World:
         self.fed.setup(self.sets)
@@ -49,35 +49,35 @@ class World:
                 assert np.abs(row - np.mean(owners, axis=0)).max() < self.fed.params.resolution
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("clients", [5, 6])
-def test_any_one_client_may_be_absent_or_vanish_and_comes_back(retrieval: str, clients: int) -> None:
-    world = World(retrieval, clients, dropouts=1).setup()
+def test_any_one_client_may_be_absent_or_vanish_and_comes_back(form: str, clients: int) -> None:
+    world = World(form, clients, dropouts=1).setup()
     for n in range(clients):
         world.round(vanish=(n,))
         world.round(absent=(n,))
     world.round()
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
-def test_any_two_of_seven_may_vanish(retrieval: str) -> None:
-    world = World(retrieval, 7, dropouts=2).setup()
+@pytest.mark.parametrize("form", FORMS)
+def test_any_two_of_seven_may_vanish(form: str) -> None:
+    world = World(form, 7, dropouts=2).setup()
     for pair in combinations(range(7), 2):
         world.round(vanish=pair)
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
-def test_too_few_answers_give_no_result_and_the_next_round_works(retrieval: str) -> None:
-    world = World(retrieval, 5, dropouts=1).setup()
+@pytest.mark.parametrize("form", FORMS)
+def test_too_few_answers_give_no_result_and_the_next_round_works(form: str) -> None:
+    world = World(form, 5, dropouts=1).setup()
     with pytest.raises(FederationError, match=r"2 clients answered in round 1: \[3, 4\]; 3 are needed"):
         world.round(vanish=(0, 1, 2))
     assert all(client.means is None or n < 3 for n, client in world.fed.clients.items())
     world.round()
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
-def test_too_few_contributors_are_refused_before_anything_is_sent(retrieval: str) -> None:
-    world = World(retrieval, 5, dropouts=1).setup()
+@pytest.mark.parametrize("form", FORMS)
+def test_too_few_contributors_are_refused_before_anything_is_sent(form: str) -> None:
+    world = World(form, 5, dropouts=1).setup()
     sent = len(world.fed.traffic)
     with pytest.raises(FederationError, match="3 are needed"):
         world.round(absent=(0, 1, 2))
@@ -85,9 +85,9 @@ def test_too_few_contributors_are_refused_before_anything_is_sent(retrieval: str
     world.round()
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
-def test_everyone_can_be_restarted_between_any_two_exchanges(retrieval: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(retrieval, 5, dropouts=1)
+@pytest.mark.parametrize("form", FORMS)
+def test_everyone_can_be_restarted_between_any_two_exchanges(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(form, 5, dropouts=1)
     stage, count = LocalDriver._stage, 0
 
     def restarting(driver: LocalDriver, task: Task) -> None:
@@ -182,9 +182,9 @@ def test_clients_of_different_size_and_a_union_of_nothing_are_legal() -> None:
     assert means[1:] == [{}, {}]
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
-def test_a_client_may_change_its_entities_between_rounds(retrieval: str) -> None:
-    world = World(retrieval, 4, entities=8, own=4, max_entities=8, max_union=12).setup()
+@pytest.mark.parametrize("form", FORMS)
+def test_a_client_may_change_its_entities_between_rounds(form: str) -> None:
+    world = World(form, 4, entities=8, own=4, max_entities=8, max_union=12).setup()
     world.round()
     before = world.fed.server.tags
     for names in ([0, "new"], [], list(range(8))):
@@ -220,12 +220,12 @@ def test_means_can_be_fed_back_as_they_are() -> None:
         assert np.abs(tables[0]["a"] - [0.1, -0.1]).max() < 8 * edge.resolution
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stage", ["opening", "reshare", "share", "answer"])
 def test_a_round_that_breaks_off_anywhere_leaves_the_federation_usable(
-    retrieval: str, stage: str, monkeypatch: pytest.MonkeyPatch
+    form: str, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(retrieval, 5, dropouts=1).setup()
+    world = World(form, 5, dropouts=1).setup()
     world.round()
     close = secea.Server.close
 
@@ -236,7 +236,7 @@ def test_a_round_that_breaks_off_anywhere_leaves_the_federation_usable(
 
     with monkeypatch.context() as patch:
         patch.setattr(secea.Server, "close", interrupted)
-        if retrieval == "reciprocal" or stage in ("share", "answer"):
+        if form == "reciprocal" or stage in ("share", "answer"):
             with pytest.raises(KeyboardInterrupt):
                 world.round(absent=(1,))
         else:
@@ -317,7 +317,7 @@ def test_two_exchanges_make_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: secea.aggregate([{"a": [1.0]}, {}]), "clients must be 3"),
         (lambda: secea.aggregate([{"a": ["x"]}, {}, {}]), "use float32 or float64"),
         (lambda: secea.aggregate([{"a": []}, {}, {}]), "the embedding of entity 'a' is empty"),
-        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], retrieval="x"), "retrieval must be one of"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], form="x"), "form must be one of"),
         (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], queries="x"), "queries must be one of"),
         (lambda: secea.aggregate([{True: [1.0]}, {}, {}]), "truth value"),
         (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], max_abs=0.5), "client 0: entity 'a', coordinate 0"),

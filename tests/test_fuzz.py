@@ -23,12 +23,12 @@ from secea.wire.messages import HEADER_BYTES, Announcement, Header
 from secea.wire.snapshot import dumps, loads
 from spots import ABORTS, BOTH, KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, spots, taken
 
-EVERYWHERE = [(retrieval, place) for retrieval in BOTH for place in (*PLACES[retrieval], *ABORTS)]
+EVERYWHERE = [(form, place) for form in BOTH for place in (*PLACES[form], *ABORTS)]
 some = settings(max_examples=20, deadline=None)
 
 
-def spot_of(retrieval: str, place: str) -> Spot:
-    return next(spot for spot in spots(retrieval) if spot.place == place)
+def spot_of(form: str, place: str) -> Spot:
+    return next(spot for spot in spots(form) if spot.place == place)
 
 
 # ------------------------------------------------------------------------------------------------ as anyone can do it
@@ -64,13 +64,13 @@ def damaged(draw: st.DrawFn, spot: Spot) -> tuple[int, bytes]:
     return carrier, bytes(message)
 
 
-@pytest.mark.parametrize(("retrieval", "place"), EVERYWHERE)
+@pytest.mark.parametrize(("form", "place"), EVERYWHERE)
 @some
 @given(data=st.data())
 def test_what_nobody_sealed_is_refused_and_the_honest_message_still_counts(
-    retrieval: str, place: str, data: st.DataObject
+    form: str, place: str, data: st.DataObject
 ) -> None:
-    spot = spot_of(retrieval, place)
+    spot = spot_of(form, place)
     carrier, message = data.draw(damaged(spot))
     if taken(spot, message, carrier):
         assert carrier == spot.hop.carrier
@@ -120,23 +120,21 @@ def labels(draw: st.DrawFn, spot: Spot) -> Header:
     return header_of(spot, **{name: value})
 
 
-@pytest.mark.parametrize(
-    ("retrieval", "place"), [(r, p) for r, p in EVERYWHERE if "hello" not in p], ids=lambda x: str(x)
-)
+@pytest.mark.parametrize(("form", "place"), [(r, p) for r, p in EVERYWHERE if "hello" not in p], ids=lambda x: str(x))
 @some
 @given(data=st.data())
 def test_what_a_true_sender_sealed_is_taken_or_refused_whatever_it_says(
-    retrieval: str, place: str, data: st.DataObject
+    form: str, place: str, data: st.DataObject
 ) -> None:
-    spot = spot_of(retrieval, place)
+    spot = spot_of(form, place)
     taken(spot, spot.resealed(data.draw(labels(spot)), data.draw(payloads(spot))))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_the_same_holds_where_the_server_passes_messages_on_at_once(retrieval: str, data: st.DataObject) -> None:
-    spot = data.draw(st.sampled_from(spots(retrieval, early=True)))
+def test_the_same_holds_where_the_server_passes_messages_on_at_once(form: str, data: st.DataObject) -> None:
+    spot = data.draw(st.sampled_from(spots(form, early=True)))
     carrier, message = data.draw(damaged(spot))
     if taken(spot, message, carrier):
         assert carrier == spot.hop.carrier
@@ -145,13 +143,11 @@ def test_the_same_holds_where_the_server_passes_messages_on_at_once(retrieval: s
         taken(spot, spot.resealed(data.draw(labels(spot)), data.draw(payloads(spot))))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_hello_that_its_sender_signed_is_taken_or_refused_whatever_it_says(
-    retrieval: str, data: st.DataObject
-) -> None:
-    spot = data.draw(st.sampled_from([spot for spot in spots(retrieval) if not spot.sealed]))
+def test_a_hello_that_its_sender_signed_is_taken_or_refused_whatever_it_says(form: str, data: st.DataObject) -> None:
+    spot = data.draw(st.sampled_from([spot for spot in spots(form) if not spot.sealed]))
     wire, sender = spot.parties.party(spot.hop.header.sender).wire, spot.hop.header.sender
     field = st.binary(min_size=32, max_size=32) | st.just(bytes(32)) | st.binary(max_size=40)
     true = wire.hello

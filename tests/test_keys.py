@@ -140,8 +140,8 @@ def test_a_roster_with_a_key_of_another_length_is_refused(size: int) -> None:
 # ------------------------------------------------------------------------------------------------------------- hellos
 
 
-def hello_parties(retrieval: str = "paillier") -> Parties:
-    return Parties(retrieval=retrieval)
+def hello_parties(form: str = "paillier") -> Parties:
+    return Parties(form=form)
 
 
 def test_a_hello_is_what_its_sender_signed() -> None:
@@ -203,9 +203,9 @@ UNSIGNED: dict[str, Forgery] = {
 }
 
 
-def refused_hello(place: str, forgery: Forgery, retrieval: str = "paillier") -> tuple[ProtocolError, int]:
+def refused_hello(place: str, forgery: Forgery, form: str = "paillier") -> tuple[ProtocolError, int]:
     """The error that a forged hello meets; with the true one the federation then gets the right means."""
-    parties, errors = hello_parties(retrieval), []
+    parties, errors = hello_parties(form), []
 
     def forge(hop: Hop) -> None:
         errors.append((parties.refused(forgery(parties, hop)), hop.header.sender))
@@ -273,7 +273,7 @@ def test_a_hello_signed_in_another_partys_name_is_refused() -> None:
 OTHER_SESSIONS: dict[str, Callable[[pytest.MonkeyPatch, Parties], Session]] = {
     "params": lambda patch, p: Session(replace(p.params, precision=23), p.session.roster),
     "bounds": lambda patch, p: Session(replace(p.params, max_union=9), p.session.roster),
-    "retrieval": lambda patch, p: Session(p.params, p.session.roster, "paillier"),
+    "form": lambda patch, p: Session(p.params, p.session.roster, "paillier"),
     "queries": lambda patch, p: Session(p.params, p.session.roster, queries="full"),
     "roster": lambda patch, p: Session(p.params, replace(p.session.roster, names=("a", "b", "c"))),
     "version": lambda patch, p: (

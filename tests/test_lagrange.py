@@ -133,7 +133,7 @@ def test_a_seeded_client_gets_the_noise_itself(code: Code, data: st.DataObject) 
 
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
 def test_the_shares_of_the_papers_example_are_the_papers(h: int, z: int) -> None:
-    code = Code(Params(3, 1), RING61)
+    code = Code(Params(3, 1, 1), RING61)
     shares = code.encode(RING61.constant([[h]]), RING61.constant([[z]]), range(3))
     assert np.array_equal(shares, RING61.constant([[-h + 2 * z], [-2 * h + 3 * z], [-3 * h + 4 * z]]))
 
@@ -141,13 +141,13 @@ def test_the_shares_of_the_papers_example_are_the_papers(h: int, z: int) -> None
 @given(vectors(RING61, 3, 1))
 def test_the_answers_of_the_papers_example_combine_as_in_the_paper(answers: Residues) -> None:
     y1, y2, y3 = (int(y) for y in answers.ravel())
-    decoded = Code(Params(3, 1), RING61).decode([0, 1, 2], answers, degree=2)
+    decoded = Code(Params(3, 1, 1), RING61).decode([0, 1, 2], answers, degree=2)
     assert np.array_equal(decoded, RING61.constant([[6 * y1 - 8 * y2 + 3 * y3]]))
 
 
 # ------------------------------------------------------------------------------------- over all randomness, exactly
 
-TINY = [Params(3, 1), Params(5, 1), Params(5, 1, collusion=2), Params(7, 1, collusion=2), Params(5, 1, dropouts=2)]
+TINY = [Params(3, 1, 1), Params(5, 1, 1), Params(5, 1, 2), Params(7, 1, 2), Params(5, 1, 1, dropouts=2)]
 each_tiny = pytest.mark.parametrize("params", TINY, ids=lambda q: f"N={q.N},T={q.T},K={q.K}")
 
 

@@ -32,9 +32,9 @@ BOUNDS: Final = {"max_entities": 3, "max_union": 8, "dropouts": 2}
 class Life(World):
     """A federation to which things happen; each of its methods checks everything that can be checked."""
 
-    def __init__(self, retrieval: str, seed: int, clients: int = 5) -> None:
+    def __init__(self, form: str, seed: int, clients: int = 5) -> None:
         sets = [list(NAMES[n % 4 : n % 4 + n % 4]) for n in range(clients)]
-        super().__init__(sets, retrieval, seed=seed, dim=1 if retrieval == "paillier" else 2, **BOUNDS)
+        super().__init__(sets, form, seed=seed, dim=1 if form == "paillier" else 2, **BOUNDS)
         self.setup()
         self.away: set[int] = set()
         self.wrong = 0
@@ -161,11 +161,11 @@ class broken:  # noqa: N801 - reads as what it is: with broken(client)
         self.patch.undo()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("who", range(7))
-def test_a_wrong_answer_is_left_out_and_its_client_is_named(retrieval: str, who: int) -> None:
+def test_a_wrong_answer_is_left_out_and_its_client_is_named(form: str, who: int) -> None:
     sets: list[list[Name]] = [["a"], ["a", "b"], ["b", "c"], ["c"], ["a", "c"], ["d", "b"], ["d"]]
-    there = World(sets, retrieval, dropouts=4, dim=1).setup()
+    there = World(sets, form, dropouts=4, dim=1).setup()
     assert there.fed.params.clients - there.fed.params.need >= 2
     with broken(who):
         there.round()
@@ -181,9 +181,9 @@ def test_a_wrong_answer_is_left_out_and_its_client_is_named(retrieval: str, who:
     assert not there.fed.faults
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_wrong_answer_that_nobody_can_find_gives_no_result_and_the_next_round_is_right(retrieval: str) -> None:
-    there = World([["a"], ["a", "b"], ["b", "c"], ["c"]], retrieval, dropouts=1).setup()
+@pytest.mark.parametrize("form", BOTH)
+def test_a_wrong_answer_that_nobody_can_find_gives_no_result_and_the_next_round_is_right(form: str) -> None:
+    there = World([["a"], ["a", "b"], ["b", "c"], ["c"]], form, dropouts=1).setup()
     assert there.fed.params.need == 3
     with broken(1), pytest.raises(Exception, match="do not fit together") as caught:
         there.round()
@@ -198,7 +198,7 @@ def test_a_wrong_answer_that_nobody_can_find_gives_no_result_and_the_next_round_
 def live(life: Life, rounds: int, rng: np.random.Generator) -> dict[str, int]:
     """So many rounds, with things that happen between and in them; how often each happened."""
     happened: dict[str, int] = {}
-    retrieval = life.fed.retrieval
+    form = life.fed.session.form.name
     while life.rounds < rounds:
         weights = {"round": 10, "lost": 6, "too many": 1, "away": 2, "back": 2, "change": 2, "change, lost": 1,
                    "too much": 1, "join": 0.3, "leave": 0.3, "restart": 3, "wrong": 4}  # fmt: skip
@@ -209,7 +209,7 @@ def live(life: Life, rounds: int, rng: np.random.Generator) -> dict[str, int]:
                 life.one_round({})
             case "lost" if life.spare > 0:
                 lost = life.some(int(rng.integers(1, life.spare + 1)))
-                life.one_round({n: str(rng.choice(ROUND_STAGES[retrieval])) for n in lost})
+                life.one_round({n: str(rng.choice(ROUND_STAGES[form])) for n in lost})
             case "too many":
                 life.too_many_lost(str(rng.choice(("share", "answer"))))
             case "away" if life.spare > 0:
@@ -219,7 +219,7 @@ def live(life: Life, rounds: int, rng: np.random.Generator) -> dict[str, int]:
             case "change":
                 life.change({})
             case "change, lost" if life.spare > 0:
-                life.change({life.some(1)[0]: str(rng.choice(EPOCH_STAGES[retrieval]))})
+                life.change({life.some(1)[0]: str(rng.choice(EPOCH_STAGES[form]))})
             case "too much":
                 life.change_too_much()
             case "join" if life.clients < MOST:
@@ -236,12 +236,12 @@ def live(life: Life, rounds: int, rng: np.random.Generator) -> dict[str, int]:
     return happened
 
 
-@pytest.mark.parametrize(("retrieval", "rounds"), [("reciprocal", 200), ("paillier", 40)])
+@pytest.mark.parametrize(("form", "rounds"), [("reciprocal", 200), ("paillier", 40)])
 def test_in_a_long_life_every_mean_is_right_and_no_key_serves_twice(
-    retrieval: str, rounds: int, monkeypatch: pytest.MonkeyPatch
+    form: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, seed = Ledger(monkeypatch), 20220609
-    life = Life(retrieval, seed)
+    life = Life(form, seed)
     happened = live(life, rounds, np.random.default_rng([seed, rounds]))
     print(happened)
     assert life.rounds >= rounds
@@ -255,7 +255,7 @@ def test_in_a_long_life_every_mean_is_right_and_no_key_serves_twice(
 class Lives(RuleBasedStateMachine):
     """Hypothesis decides what happens."""
 
-    retrieval = "reciprocal"
+    form = "reciprocal"
 
     def __init__(self) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**32), clients=st.integers(FEWEST, MOST))
     def begin(self, seed: int, clients: int) -> None:
-        self.life = Life(self.retrieval, seed, clients)
+        self.life = Life(self.form, seed, clients)
 
     @rule()
     def round(self) -> None:
@@ -274,7 +274,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.life.spare > 0)
     def round_with_losses(self, data: st.DataObject) -> None:
         lost = self.life.some(data.draw(st.integers(1, self.life.spare)))
-        self.life.one_round({n: data.draw(st.sampled_from(ROUND_STAGES[self.retrieval])) for n in lost})
+        self.life.one_round({n: data.draw(st.sampled_from(ROUND_STAGES[self.form])) for n in lost})
 
     @rule(stage=st.sampled_from(["share", "answer"]))
     def round_with_too_many_losses(self, stage: str) -> None:
@@ -297,7 +297,7 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.life.spare > 0)
     def someone_changes_and_someone_is_lost(self, data: st.DataObject) -> None:
-        self.life.change({self.life.some(1)[0]: data.draw(st.sampled_from(EPOCH_STAGES[self.retrieval]))})
+        self.life.change({self.life.some(1)[0]: data.draw(st.sampled_from(EPOCH_STAGES[self.form]))})
 
     @rule()
     def someone_changes_too_much(self) -> None:
@@ -330,7 +330,7 @@ class Lives(RuleBasedStateMachine):
 class PaillierLives(Lives):
     """The same, with Paillier."""
 
-    retrieval = "paillier"
+    form = "paillier"
 
 
 TestLives = Lives.TestCase

@@ -24,12 +24,12 @@ EVERY_STAGE: Final = [(5, 1, 2)]
 """Those of which every subset is lost in every stage of the set-up; the others try each subset in one of the stages."""
 
 
-def setup_stages(retrieval: str) -> tuple[str, ...]:
-    return tuple(s for s in SETUP_STAGES if retrieval == "reciprocal" or s not in WEIGHT_STAGES)
+def setup_stages(form: str) -> tuple[str, ...]:
+    return tuple(s for s in SETUP_STAGES if form == "reciprocal" or s not in WEIGHT_STAGES)
 
 
-SETUPS: Final = [(retrieval, stage) for retrieval in BOTH for stage in setup_stages(retrieval)]
-ROUNDS: Final = [(retrieval, stage) for retrieval in BOTH for stage in ROUND_STAGES]
+SETUPS: Final = [(form, stage) for form in BOTH for stage in setup_stages(form)]
+ROUNDS: Final = [(form, stage) for form in BOTH for stage in ROUND_STAGES]
 
 
 def subsets(clients: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -42,9 +42,9 @@ def test_every_subset_of_up_to_d_clients_is_tried() -> None:
     assert [len(list(subsets(N, D))) for N, _, D in FEDERATIONS] == [5, 15, 28]
 
 
-def world(retrieval: str, clients: int, collusion: int, dropouts: int) -> World:
-    dim = 1 if retrieval == "paillier" and clients == 7 else 2  # ciphertexts are what takes long
-    return World(few_each(clients), retrieval, collusion=collusion, dropouts=dropouts, dim=dim)
+def world(form: str, clients: int, collusion: int, dropouts: int) -> World:
+    dim = 1 if form == "paillier" and clients == 7 else 2  # ciphertexts are what takes long
+    return World(few_each(clients), form, collusion=collusion, dropouts=dropouts, dim=dim)
 
 
 # ----------------------------------------------------------------------------------------------- set-up and new epochs
@@ -65,23 +65,23 @@ def lose(there: World, stage: str, lost: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), EVERY_STAGE)
-@pytest.mark.parametrize(("retrieval", "stage"), SETUPS)
+@pytest.mark.parametrize(("form", "stage"), SETUPS)
 def test_whoever_vanishes_in_the_set_up_is_left_out_and_comes_back(
-    retrieval: str, stage: str, clients: int, collusion: int, dropouts: int
+    form: str, stage: str, clients: int, collusion: int, dropouts: int
 ) -> None:
-    there = world(retrieval, clients, collusion, dropouts).setup()
+    there = world(form, clients, collusion, dropouts).setup()
     for lost in subsets(clients, dropouts):
         lose(there, stage, lost)
     there.round()
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), sorted({*FEDERATIONS, (7, 1, 2)} - {*EVERY_STAGE}))
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_one_after_the_other_every_subset_vanishes_in_some_stage_of_the_set_up_and_comes_back(
-    retrieval: str, clients: int, collusion: int, dropouts: int
+    form: str, clients: int, collusion: int, dropouts: int
 ) -> None:
-    there = world(retrieval, clients, collusion, dropouts).setup()
-    stages = cycle(setup_stages(retrieval))
+    there = world(form, clients, collusion, dropouts).setup()
+    stages = cycle(setup_stages(form))
     for lost, stage in zip(subsets(clients, dropouts), stages, strict=False):
         lose(there, stage, lost)
     there.round()
@@ -91,11 +91,11 @@ def test_one_after_the_other_every_subset_vanishes_in_some_stage_of_the_set_up_a
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), FEDERATIONS)
-@pytest.mark.parametrize(("retrieval", "stage"), ROUNDS)
+@pytest.mark.parametrize(("form", "stage"), ROUNDS)
 def test_whoever_vanishes_from_a_round_gets_nothing_the_others_their_means_and_the_next_round_is_right(
-    retrieval: str, stage: str, clients: int, collusion: int, dropouts: int
+    form: str, stage: str, clients: int, collusion: int, dropouts: int
 ) -> None:
-    there = world(retrieval, clients, collusion, dropouts).setup()
+    there = world(form, clients, collusion, dropouts).setup()
     for lost in subsets(clients, dropouts):
         there.round(vanish=dict.fromkeys(lost, stage))
         if clients == 5:  # of seven, those who are not lost again are back in the round of the next subset
@@ -144,9 +144,9 @@ def test_clients_may_vanish_one_after_the_other_in_different_stages_of_one_round
         there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_clients_may_vanish_one_after_the_other_in_different_stages_of_the_set_up(retrieval: str) -> None:
-    there = world(retrieval, 7, 1, 4)
+@pytest.mark.parametrize("form", BOTH)
+def test_clients_may_vanish_one_after_the_other_in_different_stages_of_the_set_up(form: str) -> None:
+    there = world(form, 7, 1, 4)
     there.setup(vanish={0: "greeting", 1: "secret", 2: "table", 3: "query"})
     there.round(absent=[0, 1, 2, 3])
     there.round()
@@ -173,9 +173,9 @@ def come_back(parties: Parties, *, weights: bool) -> None:
     parties.goes_on("back")
 
 
-@pytest.mark.parametrize(("retrieval", "stage"), [case for case in SETUPS if case[1] != "greeting"])
-def test_whoever_is_silent_in_a_stage_of_the_set_up_is_left_out_and_comes_back(retrieval: str, stage: str) -> None:
-    parties = Parties(few_each(5), retrieval=retrieval, dropouts=2, dim=2)
+@pytest.mark.parametrize(("form", "stage"), [case for case in SETUPS if case[1] != "greeting"])
+def test_whoever_is_silent_in_a_stage_of_the_set_up_is_left_out_and_comes_back(form: str, stage: str) -> None:
+    parties = Parties(few_each(5), form=form, dropouts=2, dim=2)
     parties.setup()
     for lost in subsets(5, 2):
         delivered = parties.waiting()
@@ -192,10 +192,10 @@ def test_whoever_is_silent_in_a_stage_of_the_set_up_is_left_out_and_comes_back(r
         come_back(parties, weights=False)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_whoever_does_not_say_hello_is_left_out_and_comes_back(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_whoever_does_not_say_hello_is_left_out_and_comes_back(form: str) -> None:
     for lost in subsets(5, 2):
-        parties = Parties(few_each(5), retrieval=retrieval, dropouts=2, dim=2)
+        parties = Parties(few_each(5), form=form, dropouts=2, dim=2)
         leave(parties, "greeting", lost)
         parties.goes_on(lost)
         for n in lost:
@@ -204,15 +204,15 @@ def test_whoever_does_not_say_hello_is_left_out_and_comes_back(retrieval: str) -
         come_back(parties, weights=False)
 
 
-@pytest.mark.parametrize(("retrieval", "stage"), ROUNDS)
-def test_whoever_is_silent_in_a_stage_of_a_round_costs_the_others_no_mean(retrieval: str, stage: str) -> None:
-    parties = Parties(few_each(5), retrieval=retrieval, dropouts=2, dim=2)
+@pytest.mark.parametrize(("form", "stage"), ROUNDS)
+def test_whoever_is_silent_in_a_stage_of_a_round_costs_the_others_no_mean(form: str, stage: str) -> None:
+    parties = Parties(few_each(5), form=form, dropouts=2, dim=2)
     parties.setup()
     for lost in subsets(5, 2):
         tables = parties.tables(lost)
         parties.begin(tables)
         leave(parties, stage, lost)
-        if stage == "share" and retrieval == "reciprocal":  # the round is given up, and weights are made for the others
+        if stage == "share" and form == "reciprocal":  # the round is given up, and weights are made for the others
             assert all(parties.clients[n].means is None for n in parties.clients)
             parties.round(tables)
         parties.check(tables, contributors=range(5) if stage == "answer" else None)
@@ -244,12 +244,12 @@ def nobody_has_means(there: World) -> None:
 
 
 @pytest.mark.parametrize(("clients", "collusion", "dropouts"), [(5, 1, 2), (7, 2, 2)])
-@pytest.mark.parametrize(("retrieval", "stage"), ROUNDS)
+@pytest.mark.parametrize(("form", "stage"), ROUNDS)
 def test_more_losses_than_can_be_borne_give_no_result_to_anyone_and_the_next_round_is_right(
-    retrieval: str, stage: str, clients: int, collusion: int, dropouts: int, monkeypatch: pytest.MonkeyPatch
+    form: str, stage: str, clients: int, collusion: int, dropouts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(monkeypatch)
-    there = world(retrieval, clients, collusion, dropouts).setup()
+    there = world(form, clients, collusion, dropouts).setup()
     fewest = there.fed.server.fewest
     for size in range(clients - fewest + 1, clients + 1):
         for lost in list(combinations(range(clients), size))[:: 5 if clients == 5 else 17]:
@@ -263,12 +263,12 @@ def test_more_losses_than_can_be_borne_give_no_result_to_anyone_and_the_next_rou
     ledger.check()
 
 
-@pytest.mark.parametrize(("retrieval", "stage"), SETUPS)
+@pytest.mark.parametrize(("form", "stage"), SETUPS)
 def test_a_set_up_that_too_few_survive_is_a_clear_error_and_a_later_one_works(
-    retrieval: str, stage: str, monkeypatch: pytest.MonkeyPatch
+    form: str, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(monkeypatch)
-    there = world(retrieval, 5, 1, 2)
+    there = world(form, 5, 1, 2)
     for lost in ((0, 1, 2), (1, 2, 3, 4), (0, 1, 2, 3, 4)):
         left = r"\d" if stage == "reshare" else 5 - len(lost)  # who re-shares nothing is not missed at once
         with pytest.raises(FederationError, match=rf"\b{left} clients .*; 3 are needed"):
@@ -282,9 +282,9 @@ def test_a_set_up_that_too_few_survive_is_a_clear_error_and_a_later_one_works(
     ledger.check()
 
 
-@pytest.mark.parametrize(("retrieval", "stage"), [case for case in SETUPS if case[1] != "greeting"])
-def test_an_epoch_that_too_few_survive_is_a_clear_error_and_the_next_round_works(retrieval: str, stage: str) -> None:
-    there = world(retrieval, 5, 1, 2).setup()
+@pytest.mark.parametrize(("form", "stage"), [case for case in SETUPS if case[1] != "greeting"])
+def test_an_epoch_that_too_few_survive_is_a_clear_error_and_the_next_round_works(form: str, stage: str) -> None:
+    there = world(form, 5, 1, 2).setup()
     for lost in ((0, 1, 2), (1, 2, 4), (2, 3, 4)):
         with pytest.raises(FederationError, match=r"2 clients .*; 3 are needed"):
             there.fed.update(0, ["another"], vanish=dict.fromkeys(lost, stage))
@@ -300,9 +300,9 @@ def test_weights_that_too_few_survive_are_a_clear_error_and_the_next_round_works
         there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_answers_that_come_too_late_are_told_apart_from_wrong_ones(retrieval: str) -> None:
-    parties = Parties(few_each(5), retrieval=retrieval, dropouts=2, dim=2)
+@pytest.mark.parametrize("form", BOTH)
+def test_answers_that_come_too_late_are_told_apart_from_wrong_ones(form: str) -> None:
+    parties = Parties(few_each(5), form=form, dropouts=2, dim=2)
     parties.setup()
     tables, late = parties.tables(), list[Hop]()
 
@@ -322,12 +322,12 @@ def test_answers_that_come_too_late_are_told_apart_from_wrong_ones(retrieval: st
 # ------------------------------------------------------------------------------------ entities that nobody present owns
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_an_entity_whose_owners_are_all_absent_is_asked_for_by_nobody_and_is_back_with_its_owners(
-    retrieval: str,
+    form: str,
 ) -> None:
     sets: list[Any] = [["a"], ["a", "b"], ["b"], ["c", "a"], ["c"]]
-    there = World(sets, retrieval, dropouts=2, max_entities=3, max_union=5).setup()
+    there = World(sets, form, dropouts=2, max_entities=3, max_union=5).setup()
     there.round()
     there.round(absent=[3, 4])
     there.round(absent=[3, 4])

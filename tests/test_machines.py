@@ -47,15 +47,15 @@ def sets_of(shape: str, clients: int) -> list[list[Name]]:
 LEGAL = [(N, T) for N in range(3, 8) for T in range(1, (N + 1) // 2)]
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
+@pytest.mark.parametrize(("form", "queries"), FORMS)
 @pytest.mark.parametrize(("clients", "collusion"), LEGAL)
-def test_the_means_are_those_over_all_owners(clients: int, collusion: int, retrieval: str, queries: str) -> None:
+def test_the_means_are_those_over_all_owners(clients: int, collusion: int, form: str, queries: str) -> None:
     shapes = ["mixed", "identical", "disjoint", "lonely"]
-    for shape in shapes[(clients + collusion) % 2 :: 2] if retrieval == "reciprocal" else shapes[clients % 3 :: 4]:
+    for shape in shapes[(clients + collusion) % 2 :: 2] if form == "reciprocal" else shapes[clients % 3 :: 4]:
         parties = Parties(
             sets_of(shape, clients),
             seed=clients,
-            retrieval=retrieval,
+            form=form,
             queries=queries,
             collusion=collusion,
             dim=1 + clients % 4,
@@ -64,9 +64,9 @@ def test_the_means_are_those_over_all_owners(clients: int, collusion: int, retri
         parties.goes_on()
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
-def test_every_round_has_the_means_of_its_own_tables(retrieval: str, queries: str) -> None:
-    parties = Parties(retrieval=retrieval, queries=queries)
+@pytest.mark.parametrize(("form", "queries"), FORMS)
+def test_every_round_has_the_means_of_its_own_tables(form: str, queries: str) -> None:
+    parties = Parties(form=form, queries=queries)
     parties.setup()
     for number in range(4):
         parties.goes_on(number)
@@ -88,19 +88,17 @@ def test_the_means_of_random_federations_are_right(data: st.DataObject, seed: in
     parties.goes_on()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_bounds_wider_than_the_data_change_no_mean(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval, max_entities=9, max_union=20)
+@pytest.mark.parametrize("form", BOTH)
+def test_bounds_wider_than_the_data_change_no_mean(form: str) -> None:
+    parties = Parties(form=form, max_entities=9, max_union=20)
     parties.setup()
     parties.goes_on()
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
-def test_messages_of_many_chunks_give_the_same_means(
-    retrieval: str, queries: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("form", "queries"), FORMS)
+def test_messages_of_many_chunks_give_the_same_means(form: str, queries: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "CHUNK_BYTES", 100)
-    parties = Parties(retrieval=retrieval, queries=queries)
+    parties = Parties(form=form, queries=queries)
     several = set()
 
     def watch(hop: Hop) -> Iterable[Hop]:
@@ -113,12 +111,12 @@ def test_messages_of_many_chunks_give_the_same_means(
     parties.round(tables, watch)
     parties.check(tables)
     due = {Kind.TABLE, Kind.QUERY, Kind.SHARE, Kind.ANSWER, Kind.MEAN}
-    assert several >= (due if retrieval == "paillier" else due | {Kind.OPENING, Kind.RECIPROCAL, Kind.RESHARE})
+    assert several >= (due if form == "paillier" else due | {Kind.OPENING, Kind.RECIPROCAL, Kind.RESHARE})
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_federation_passes_every_place_where_messages_can_be_disturbed(retrieval: str) -> None:
-    parties, seen = Parties(retrieval=retrieval), set()
+@pytest.mark.parametrize("form", BOTH)
+def test_a_federation_passes_every_place_where_messages_can_be_disturbed(form: str) -> None:
+    parties, seen = Parties(form=form), set()
 
     def watch(hop: Hop) -> Iterable[Hop]:
         seen.add(parties.place(hop))
@@ -126,12 +124,12 @@ def test_a_federation_passes_every_place_where_messages_can_be_disturbed(retriev
 
     parties.setup(watch)
     parties.round(parties.tables(), watch)
-    assert seen == set(PLACES[retrieval])
+    assert seen == set(PLACES[form])
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_another_epoch_sets_everything_up_anew(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_another_epoch_sets_everything_up_anew(form: str) -> None:
+    parties = Parties(form=form)
     parties.setup()
     parties.goes_on(1)
     tags, secret = parties.clients[0].tags, parties.clients[0].secret
@@ -216,21 +214,21 @@ class Streaming(Parties):
         self.stream(self.at_once, hook)
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
+@pytest.mark.parametrize(("form", "queries"), FORMS)
 @pytest.mark.parametrize("chunk_bytes", [messages.CHUNK_BYTES, 100], ids=["whole", "in chunks"])
 def test_messages_that_are_passed_on_at_once_give_the_same_means(
-    retrieval: str, queries: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+    form: str, queries: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "CHUNK_BYTES", chunk_bytes)
-    parties = Streaming(retrieval=retrieval, queries=queries)
+    parties = Streaming(form=form, queries=queries)
     parties.setup()
     parties.goes_on(1)
     parties.goes_on(2)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_messages_that_are_passed_on_one_by_one_give_the_same_means(retrieval: str) -> None:
-    parties = Streaming(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_messages_that_are_passed_on_one_by_one_give_the_same_means(form: str) -> None:
+    parties = Streaming(form=form)
     parties.at_once = 1
     parties.setup()
     parties.goes_on()
@@ -240,11 +238,9 @@ SETUP_STAGES = ["greeting", "secret", "table", "query", "opening", "reshare"]
 STAGES = [(r, s) for r in BOTH for s in SETUP_STAGES if r == "reciprocal" or s not in ("opening", "reshare")]
 
 
-@pytest.mark.parametrize(("retrieval", "stage"), [(r, s) for r, s in STAGES if s != "greeting"])
-def test_whoever_is_lost_in_the_middle_of_a_stage_that_was_announced_early_is_left_out(
-    retrieval: str, stage: str
-) -> None:
-    parties, sent = Streaming(sets_of("mixed", 5), retrieval=retrieval, dropouts=2), 0
+@pytest.mark.parametrize(("form", "stage"), [(r, s) for r, s in STAGES if s != "greeting"])
+def test_whoever_is_lost_in_the_middle_of_a_stage_that_was_announced_early_is_left_out(form: str, stage: str) -> None:
+    parties, sent = Streaming(sets_of("mixed", 5), form=form, dropouts=2), 0
 
     def lose(hop: Hop) -> Iterable[Hop]:
         nonlocal sent
@@ -270,9 +266,9 @@ def prepare(parties: Parties) -> None:
     parties.server.prepare()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_randomness_made_ahead_changes_no_mean_also_if_it_is_lost(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_randomness_made_ahead_changes_no_mean_also_if_it_is_lost(form: str) -> None:
+    parties = Parties(form=form)
     parties.setup()
     prepare(parties)
     parties.goes_on(1)
@@ -290,7 +286,7 @@ def answers_of(parties: Parties) -> list[bytes]:
 
 
 def test_answers_made_ahead_are_the_same_bytes_each_time() -> None:
-    parties = Parties(sets_of("mixed", 5), retrieval="paillier", dropouts=2)
+    parties = Parties(sets_of("mixed", 5), form="paillier", dropouts=2)
     parties.setup()
     prepare(parties)
     parties.present.discard(4)
@@ -335,13 +331,13 @@ class Restarting(Parties):
         self.restart()
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
+@pytest.mark.parametrize(("form", "queries"), FORMS)
 @pytest.mark.parametrize("chunk_bytes", [messages.CHUNK_BYTES, 600], ids=["whole", "in chunks"])
 def test_saving_and_restoring_everyone_between_every_two_steps_changes_no_mean(
-    retrieval: str, queries: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+    form: str, queries: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "CHUNK_BYTES", chunk_bytes)
-    parties = Restarting(retrieval=retrieval, queries=queries)
+    parties = Restarting(form=form, queries=queries)
     parties.setup()
     parties.goes_on(1)
     if chunk_bytes > 600:
@@ -349,9 +345,9 @@ def test_saving_and_restoring_everyone_between_every_two_steps_changes_no_mean(
 
 
 @pytest.mark.parametrize("who", [0, 1, 2, SERVER])
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_one_party_that_restarts_among_others_that_do_not_changes_no_mean(retrieval: str, who: int) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_one_party_that_restarts_among_others_that_do_not_changes_no_mean(form: str, who: int) -> None:
+    parties = Parties(form=form)
     while parties.server.phase is not Phase.READY:
         parties.restart(who)
         parties.exchange()
@@ -373,12 +369,10 @@ def test_a_new_epoch_forgets_the_weights_of_the_one_before() -> None:
         assert (client.epoch, client.usable_weights, client.contributors, client.weighted) == (2, 0, (), None)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_clients_own_share_counts_once_however_its_outbox_is_read(
-    retrieval: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_clients_own_share_counts_once_however_its_outbox_is_read(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "CHUNK_BYTES", 40)
-    parties = Parties(retrieval=retrieval)
+    parties = Parties(form=form)
     while parties.server.phase is not Phase.READY:
         for n in range(3):
             list(islice(parties.clients[n].outbox(), n + 1))  # some of it, and again
@@ -400,9 +394,9 @@ def test_a_clients_own_share_counts_once_however_its_outbox_is_read(
     parties.check(tables)
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
-def test_an_outbox_gives_the_same_bytes_each_time_also_after_a_restore(retrieval: str, queries: str) -> None:
-    parties, kinds = Parties(retrieval=retrieval, queries=queries), set[Kind]()
+@pytest.mark.parametrize(("form", "queries"), FORMS)
+def test_an_outbox_gives_the_same_bytes_each_time_also_after_a_restore(form: str, queries: str) -> None:
+    parties, kinds = Parties(form=form, queries=queries), set[Kind]()
 
     def sent(n: int) -> list[tuple[int, bytes]]:
         party = parties.party(n)
@@ -433,16 +427,16 @@ def test_an_outbox_gives_the_same_bytes_each_time_also_after_a_restore(retrieval
         parties.begin(tables)
         run_to_the_end()
         parties.check(tables)
-    unused = {Kind.INDICATOR, Kind.OPENING, Kind.RECIPROCAL, Kind.RESHARE} if retrieval == "paillier" else set()
+    unused = {Kind.INDICATOR, Kind.OPENING, Kind.RECIPROCAL, Kind.RESHARE} if form == "paillier" else set()
     assert kinds == set(Kind) - {Kind.ABORT} - unused
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_saved_state_belongs_to_one_party_of_one_session(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_saved_state_belongs_to_one_party_of_one_session(form: str) -> None:
+    parties = Parties(form=form)
     parties.setup()
     saved = {n: parties.party(n).save() for n in (0, 1, SERVER)}
-    other = Session(parties.params, parties.session.roster, retrieval, "full")
+    other = Session(parties.params, parties.session.roster, form, "full")
     for n, kind in ((0, Client), (SERVER, Server)):
         with pytest.raises(SnapshotError, match="another session"):
             kind.restore(other, parties.identities[n], saved[n], entropy(0))
@@ -457,9 +451,9 @@ def test_saved_state_belongs_to_one_party_of_one_session(retrieval: str) -> None
 # ------------------------------------------------------------------------------------------------- no label twice
 
 
-@pytest.mark.parametrize(("retrieval", "queries"), FORMS)
+@pytest.mark.parametrize(("form", "queries"), FORMS)
 def test_no_label_is_used_twice_for_sealing_nor_for_a_stream_on_one_side(
-    retrieval: str, queries: str, monkeypatch: pytest.MonkeyPatch
+    form: str, queries: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: Counter[tuple[int, int, str, bytes]] = Counter()
     derive = Channel.derive
@@ -469,16 +463,14 @@ def test_no_label_is_used_twice_for_sealing_nor_for_a_stream_on_one_side(
             used[self.me, self.peer, purpose, label] += 1
         return derive(self, purpose, label)
 
-    parties = Parties(sets_of("mixed", 4), retrieval=retrieval, queries=queries)
+    parties = Parties(sets_of("mixed", 4), form=form, queries=queries)
     monkeypatch.setattr(Channel, "derive", recorded)
     parties.setup()
     for number in range(3):
         parties.goes_on(number)
     parties.another_epoch()
     parties.goes_on("last")
-    assert {purpose for _, _, purpose, _ in used} == {"seal", "mask"} | (
-        {"pad"} if retrieval == "reciprocal" else set()
-    )
+    assert {purpose for _, _, purpose, _ in used} == {"seal", "mask"} | ({"pad"} if form == "reciprocal" else set())
     twice = {(me, peer, purpose) for (me, peer, purpose, _), count in used.items() if count > 1}
     assert not twice, f"a label served twice on one side: {sorted(twice)}"
 
@@ -494,10 +486,8 @@ def test_two_clients_pad_their_answers_to_each_other_differently() -> None:
     assert len(pads) == 9  # otherwise the server sees the difference of two answers
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_no_key_seals_two_different_chunks_not_even_across_restarts(
-    retrieval: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_no_key_seals_two_different_chunks_not_even_across_restarts(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sealed: dict[tuple[bytes, int], bytes] = {}
     seal = Sealer.seal
 
@@ -508,7 +498,7 @@ def test_no_key_seals_two_different_chunks_not_even_across_restarts(
 
     monkeypatch.setattr(Sealer, "seal", recorded)
     monkeypatch.setattr(messages, "CHUNK_BYTES", 400)
-    parties = Parties(retrieval=retrieval, queries="full")
+    parties = Parties(form=form, queries="full")
     for _ in range(3):
         while parties.server.phase is not Phase.READY:
             for n in parties.clients:
@@ -547,11 +537,9 @@ def test_every_stage_of_a_party_has_a_number_a_salt_and_a_seed_of_its_own(monkey
 # --------------------------------------------------------------------------------------------------------- drop-outs
 
 
-@pytest.mark.parametrize(("retrieval", "stage"), STAGES)
-def test_whoever_is_lost_during_the_set_up_is_left_out_and_the_others_get_their_means(
-    retrieval: str, stage: str
-) -> None:
-    parties = Parties(sets_of("mixed", 5), retrieval=retrieval, dropouts=2)
+@pytest.mark.parametrize(("form", "stage"), STAGES)
+def test_whoever_is_lost_during_the_set_up_is_left_out_and_the_others_get_their_means(form: str, stage: str) -> None:
+    parties = Parties(sets_of("mixed", 5), form=form, dropouts=2)
     parties.until(Phase(stage))
     parties.present.discard(2)
     parties.setup()
@@ -560,7 +548,7 @@ def test_whoever_is_lost_during_the_set_up_is_left_out_and_the_others_get_their_
 
 
 def test_whoever_is_lost_before_its_shares_are_in_is_left_out_of_the_paillier_round() -> None:
-    parties = Parties(sets_of("mixed", 5), retrieval="paillier", dropouts=2)
+    parties = Parties(sets_of("mixed", 5), form="paillier", dropouts=2)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -584,10 +572,10 @@ def test_whoever_is_lost_before_its_shares_are_in_costs_the_reciprocal_round_and
     parties.goes_on()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("lost", [{0}, {4}, {1, 3}])
-def test_any_need_answers_give_the_means_over_all_contributors(retrieval: str, lost: set[int]) -> None:
-    parties = Parties(sets_of("mixed", 5), retrieval=retrieval, dropouts=2)
+def test_any_need_answers_give_the_means_over_all_contributors(form: str, lost: set[int]) -> None:
+    parties = Parties(sets_of("mixed", 5), form=form, dropouts=2)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -597,25 +585,25 @@ def test_any_need_answers_give_the_means_over_all_contributors(retrieval: str, l
     parties.check(tables, contributors=range(5))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_client_that_skipped_a_round_comes_back(retrieval: str) -> None:
-    parties = Parties(sets_of("mixed", 5), retrieval=retrieval, dropouts=2)
+@pytest.mark.parametrize("form", BOTH)
+def test_a_client_that_skipped_a_round_comes_back(form: str) -> None:
+    parties = Parties(sets_of("mixed", 5), form=form, dropouts=2)
     parties.setup()
     parties.present.discard(2)
     tables = parties.tables()
     parties.round(tables)
-    if retrieval == "reciprocal":  # the first round gives up and makes new weights
+    if form == "reciprocal":  # the first round gives up and makes new weights
         parties.round(tables)
     parties.check(tables)
     parties.present.add(2)
-    if retrieval == "reciprocal":
+    if form == "reciprocal":
         parties.other_weights(range(5))
     parties.goes_on()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_client_that_lost_everything_comes_back_in_a_new_epoch(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_a_client_that_lost_everything_comes_back_in_a_new_epoch(form: str) -> None:
+    parties = Parties(form=form)
     parties.setup()
     parties.goes_on(1)
     parties.clients[1] = parties.new_client(1)

@@ -23,12 +23,12 @@ def fresh(before: dict[int, tuple[bytes, bytes, bytes]], after: dict[int, tuple[
     return not {key for *_, key in before.values()} & {key for *_, key in after.values()}
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_a_client_joins_and_the_others_keep_their_identities_and_paillier_keys_and_nothing_else(
-    retrieval: str, monkeypatch: pytest.MonkeyPatch
+    form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(monkeypatch)
-    there = World(few_each(5), retrieval, dropouts=1).setup()
+    there = World(few_each(5), form, dropouts=1).setup()
     there.round()
     keys, session, tags = public(there.fed), there.fed.session.hash, set(there.fed.server.tags.tolist())
     names: list[Name] = ["all", "new"]
@@ -49,11 +49,9 @@ def test_a_client_joins_and_the_others_keep_their_identities_and_paillier_keys_a
 
 
 @pytest.mark.parametrize("who", [0, 2, 4])
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_client_leaves_and_the_others_move_up_with_their_identities_and_paillier_keys(
-    retrieval: str, who: int
-) -> None:
-    there = World(few_each(5), retrieval).setup()
+@pytest.mark.parametrize("form", BOTH)
+def test_a_client_leaves_and_the_others_move_up_with_their_identities_and_paillier_keys(form: str, who: int) -> None:
+    there = World(few_each(5), form).setup()
     there.round()
     keys, session, tags = public(there.fed), there.fed.session.hash, set(there.fed.server.tags.tolist())
     there.fed.leave(who)
@@ -70,9 +68,9 @@ def test_a_client_leaves_and_the_others_move_up_with_their_identities_and_pailli
     there.round(absent=[0]) if there.fed.server.fewest < 4 else there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_entity_that_only_the_one_who_left_owned_is_gone(retrieval: str) -> None:
-    there = World([["a", "mine"], ["a"], ["b"], ["a", "b"]], retrieval).setup()
+@pytest.mark.parametrize("form", BOTH)
+def test_an_entity_that_only_the_one_who_left_owned_is_gone(form: str) -> None:
+    there = World([["a", "mine"], ["a"], ["b"], ["a", "b"]], form).setup()
     assert there.fed.server.M == 3
     there.fed.leave(0)
     del there.sets[0]
@@ -80,15 +78,15 @@ def test_an_entity_that_only_the_one_who_left_owned_is_gone(retrieval: str) -> N
     there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_so_many_cannot_leave_that_the_rest_would_be_exposed_and_the_federation_stays_as_it_was(retrieval: str) -> None:
-    there = World(few_each(5), retrieval, collusion=2).setup()
+@pytest.mark.parametrize("form", BOTH)
+def test_so_many_cannot_leave_that_the_rest_would_be_exposed_and_the_federation_stays_as_it_was(form: str) -> None:
+    there = World(few_each(5), form, collusion=2).setup()
     keys, session = public(there.fed), there.fed.session.hash
     with pytest.raises(ParamsError, match="collusion must be"):
         there.fed.leave(1)
     assert (public(there.fed), there.fed.session.hash) == (keys, session)
     there.round()
-    three = World(few_each(5)[:3], retrieval).setup()
+    three = World(few_each(5)[:3], form).setup()
     with pytest.raises(ParamsError, match="clients must be 3"):
         three.fed.leave(2)
     three.round()
@@ -102,11 +100,11 @@ def test_dropouts_that_the_rest_cannot_bear_are_refused_and_the_federation_stays
     there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 def test_joining_with_more_entities_than_the_public_bound_is_refused_and_the_federation_stays_as_it_was(
-    retrieval: str,
+    form: str,
 ) -> None:
-    there = World(few_each(5)[:4], retrieval, max_entities=3, max_union=12).setup()
+    there = World(few_each(5)[:4], form, max_entities=3, max_union=12).setup()
     keys = public(there.fed)
     with pytest.raises(TableError, match="more than the public bound max_entities=3"):
         there.fed.join(range(4))
@@ -118,9 +116,9 @@ def test_joining_with_more_entities_than_the_public_bound_is_refused_and_the_fed
     there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_whoever_was_absent_at_the_set_up_comes_in_by_an_update(retrieval: str) -> None:
-    there = World(few_each(5), retrieval, dropouts=2, max_entities=3, max_union=12)
+@pytest.mark.parametrize("form", BOTH)
+def test_whoever_was_absent_at_the_set_up_comes_in_by_an_update(form: str) -> None:
+    there = World(few_each(5), form, dropouts=2, max_entities=3, max_union=12)
     there.fed.setup([None if n in (1, 2) else names for n, names in enumerate(there.sets)])
     there.round(absent=[1, 2])
     with pytest.raises(CallError, match=r"client 1 was absent from the set-up; call update\(1, names\) first"):
@@ -132,9 +130,9 @@ def test_whoever_was_absent_at_the_set_up_comes_in_by_an_update(retrieval: str) 
     there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_join_and_a_leave_with_someone_who_never_came_keep_him_absent(retrieval: str) -> None:
-    there = World(few_each(5), retrieval, dropouts=1, max_entities=3, max_union=12)
+@pytest.mark.parametrize("form", BOTH)
+def test_a_join_and_a_leave_with_someone_who_never_came_keep_him_absent(form: str) -> None:
+    there = World(few_each(5), form, dropouts=1, max_entities=3, max_union=12)
     there.fed.setup([None if n == 1 else names for n, names in enumerate(there.sets)])
     there.fed.join(["all"])
     there.sets.append(["all"])
@@ -146,9 +144,9 @@ def test_a_join_and_a_leave_with_someone_who_never_came_keep_him_absent(retrieva
     there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_update_that_fails_leaves_the_entities_as_they_were(retrieval: str) -> None:
-    there = World([["a", "b"], ["a"], ["b", "c"], ["c"]], retrieval, max_entities=3, max_union=4).setup()
+@pytest.mark.parametrize("form", BOTH)
+def test_an_update_that_fails_leaves_the_entities_as_they_were(form: str) -> None:
+    there = World([["a", "b"], ["a"], ["b", "c"], ["c"]], form, max_entities=3, max_union=4).setup()
     there.round()
     with pytest.raises(TableError, match="client 1 has 4 entities, more than the public bound max_entities=3"):
         there.fed.update(1, ["a", "b", "c", "d"])
@@ -164,10 +162,10 @@ def test_an_update_that_fails_leaves_the_entities_as_they_were(retrieval: str) -
     there.round()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_update_that_fails_for_a_newcomer_leaves_him_out(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_an_update_that_fails_for_a_newcomer_leaves_him_out(form: str) -> None:
     names: list[Any] = [["a", "b"], ["a"], ["b", "c"], None]
-    there = World([["a", "b"], ["a"], ["b", "c"], []], retrieval, dropouts=1, max_entities=3, max_union=4)
+    there = World([["a", "b"], ["a"], ["b", "c"], []], form, dropouts=1, max_entities=3, max_union=4)
     there.fed.setup(names)
     for own, message in ((["a", "b", "c", "d"], "max_entities=3"), (["d", "e"], "max_union=4")):
         with pytest.raises((TableError, FederationError), match=message):

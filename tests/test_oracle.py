@@ -395,7 +395,7 @@ def test_drop_outs_change_nothing_and_absent_clients_contribute_nothing(rng: Ran
 @settings(slow, max_examples=1)
 @given(rng=rngs)
 def test_a_small_field_is_enough_for_small_precision(rng: Random) -> None:
-    params = Params(clients=3, dim=2, max_abs=1.0, precision=1, key_bits=KEY_BITS, insecure_small_keys=True)
+    params = Params(3, dim=2, collusion=1, max_abs=1.0, precision=1, key_bits=KEY_BITS, insecure_small_keys=True)
     check([{"a": [1.0, -1.0]}, {"a": [0.5, -1.0]}, {"a": [-1.0, -1.0]}], params, rng, p=37)
     with pytest.raises(ParamsError, match="need a prime above 2\\*N\\^2\\*Q = 36, got 31"):
         oracle.aggregate([{}, {}, {}], params, p=31)
@@ -471,7 +471,7 @@ def test_a_key_too_small_for_the_masks_is_refused() -> None:
 
 
 def test_too_much_precision_for_the_field_is_refused() -> None:
-    params = Params(clients=100, dim=1, precision=50, key_bits=KEY_BITS, insecure_small_keys=True)
+    params = Params(clients=100, dim=1, collusion=1, precision=50, key_bits=KEY_BITS, insecure_small_keys=True)
     with pytest.raises(ParamsError, match="ask for less precision"):
         oracle.aggregate([{}] * 100, params)
 

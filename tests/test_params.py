@@ -1,4 +1,4 @@
-"""Laws of the parameters: everything is checked when they are built, and everything else follows from them."""
+"""Laws of the parameters: what cannot work is refused before anything begins, and all else follows from them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import secea
 from secea.errors import ParamsError, SecEAError
 from secea.params import MAX_PRECISION, Params
+from secea.retrieval import check_paper
+from secea.session import FORMS
+from secea.wire.keys import Roster
 from strategies import federations
 
 law = settings(deadline=None, max_examples=100)
@@ -42,7 +46,8 @@ def test_all_points_differ_and_each_has_its_owner(params: Params) -> None:
 
 
 def test_the_papers_example_has_the_papers_points() -> None:
-    assert (Params(3, 1).beta, Params(3, 1).alpha) == ((1, 2), (3, 4, 5))
+    params = Params(3, 1, collusion=1)
+    assert (params.beta, params.alpha) == ((1, 2), (3, 4, 5))
 
 
 @law
@@ -71,14 +76,16 @@ def test_c_is_the_least_multiple_of_every_count(params: Params) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("clients", {"clients": 2}),
+    ("clients", {"clients": 1}),
     ("clients", {"clients": 3.0}),
     ("clients", {"clients": True}),
     ("clients", {"clients": 1025}),
     ("collusion", {"collusion": 0}),
-    ("collusion", {"collusion": 3}),
+    ("collusion", {"collusion": 6}),
+    ("collusion", {"collusion": True}),
+    ("collusion", {"collusion": 1.0}),
     ("dropouts", {"dropouts": -1}),
-    ("dropouts", {"dropouts": 4}),
+    ("dropouts", {"dropouts": 6}),
     ("dim", {"dim": 0}),
     ("dim", {"dim": "4"}),
     ("precision", {"precision": 0}),
@@ -112,14 +119,62 @@ def test_a_parameter_that_cannot_work_is_refused_by_name(name: str, wrong: dict[
 
 
 @law
-@given(st.integers(3, 40), st.integers(-2, 45), st.integers(-2, 45))
-def test_parameters_are_accepted_exactly_where_a_block_fits(clients: int, collusion: int, dropouts: int) -> None:
-    legal = 1 <= collusion <= (clients + 1) // 2 - 1 and dropouts >= 0 and clients - dropouts >= 2 * collusion + 1
-    if legal:
-        assert Params(clients, 1, collusion=collusion, dropouts=dropouts).K >= 1
+@given(st.integers(-1, 40), st.none() | st.integers(-2, 45), st.integers(-2, 45))
+def test_parameters_are_accepted_exactly_where_somebody_is_left(
+    clients: int, collusion: int | None, dropouts: int
+) -> None:
+    given: dict[str, Any] = {"collusion": collusion, "dropouts": dropouts}
+    if clients >= 2 and (collusion is None or 1 <= collusion < clients) and 0 <= dropouts < clients:
+        assert asdict(Params(clients, 1, **given)).items() >= given.items()
     else:
         with pytest.raises(ParamsError):
-            Params(clients, 1, collusion=collusion, dropouts=dropouts)
+            Params(clients, 1, **given)
+
+
+@law
+@given(st.integers(2, 40), st.data())
+def test_the_papers_forms_take_parameters_exactly_where_a_block_fits(clients: int, data: st.DataObject) -> None:
+    collusion = data.draw(st.none() | st.integers(1, clients - 1))
+    dropouts = data.draw(st.integers(0, clients - 1))
+    params, T = Params(clients, 1, collusion=collusion, dropouts=dropouts), collusion or 1
+    if clients >= 3 and clients - dropouts >= 2 * T + 1:
+        assert check_paper(params) == replace(params, collusion=T)
+        assert check_paper(params).K >= 1
+    else:
+        with pytest.raises(ParamsError, match=r"^(clients|collusion|dropouts) must be "):
+            check_paper(params)
+
+
+def test_until_a_form_has_chosen_nothing_follows_from_collusion() -> None:
+    params = Params(5, 1)
+    for name in ("T", "K", "need", "quorum", "fewest_contributors", "alpha", "beta"):
+        with pytest.raises(ParamsError, match=r"^collusion is not chosen yet: "):
+            getattr(params, name)
+        assert getattr(check_paper(params), name) == getattr(Params(5, 1, collusion=1), name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_clients_are_told_which_form_they_need(form: str) -> None:
+    table, params = {"a": [1.0]}, Params(2, 1, max_entities=1, max_union=1)
+    roster = Roster((bytes(32), b"\1" * 32), b"\2" * 32)
+    for refused in (
+        lambda: secea.aggregate([table, table], form=form),
+        lambda: secea.Federation(params, form=form),
+        lambda: secea.plan(params, entities=1, form=form),
+        lambda: secea.Session(params, roster, form=form),
+    ):
+        with pytest.raises(ParamsError, match=r"^clients must be 3\.\.1024 .*; two clients need form=\"keyed\"$"):
+            refused()
+
+
+@law
+@given(st.integers(3, 12), st.sampled_from(FORMS))
+def test_a_session_knows_the_collusion_that_was_chosen_for_it(clients: int, form: str) -> None:
+    open_, told = (Params(clients, 1, collusion=T, max_entities=1, max_union=1) for T in (None, 1))
+    roster = Roster(tuple(bytes([n]) * 32 for n in range(clients)), b"\xff" * 32)
+    assert secea.Session(open_, roster, form).params == told
+    assert secea.Session(open_, roster, form).hash == secea.Session(told, roster, form).hash
+    assert secea.Federation(open_, form).params == told
 
 
 def test_small_keys_are_allowed_only_by_their_insecure_name() -> None:

@@ -11,23 +11,23 @@ import pytest
 import secea
 from secea import Federation, Params
 from secea.arithmetic.field import PRIMES30, PRIMES32
-from secea.session import QUERIES, RETRIEVALS, Scheme
+from secea.session import FORMS, QUERIES, Scheme
 
 
-@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("queries", QUERIES)
 @pytest.mark.parametrize(("clients", "collusion", "entities", "own"), [(3, 1, 12, 5), (5, 2, 40, 9), (6, 1, 30, 10)])
 def test_the_plan_is_what_the_traffic_records_show(
-    retrieval: str, queries: str, clients: int, collusion: int, entities: int, own: int
+    form: str, queries: str, clients: int, collusion: int, entities: int, own: int
 ) -> None:
     rng = np.random.Generator(np.random.PCG64([clients, entities]))
     sets = [rng.choice(entities, own, replace=False).tolist() for _ in range(clients)]
     params = Params(clients=clients, collusion=collusion, dim=7, key_bits=512, insecure_small_keys=True)
-    fed = Federation(params, retrieval, queries)
+    fed = Federation(params, form, queries)
     fed.setup(sets)
     fed.round([{name: np.zeros(7) for name in names} for names in sets])
     assert fed.server.attempt == 0, "a retry happened: the plan is for a set-up without any"
-    plan = secea.plan(fed.params, entities=len(set().union(*sets)), retrieval=retrieval, queries=queries)
+    plan = secea.plan(fed.params, entities=len(set().union(*sets)), form=form, queries=queries)
     assert plan.setup_bytes == sum(hop.size for hop in fed.traffic if hop.round == 0)
     assert plan.round_bytes == sum(hop.size for hop in fed.traffic if hop.round == 1)
     kinds: Counter[str] = Counter()
@@ -82,6 +82,6 @@ def test_sigma_counts_every_masked_element_that_the_colluders_see() -> None:
     params = Params(clients=10, collusion=2, dim=31, rounds=1 << 10, max_entities=1 << 8, max_union=1 << 9)
     blocks, reciprocal = params.K * -(-31 // params.K), secea.plan(params, entities=500, queries="full")
     assert reciprocal.sigma_prime == 40 + int(np.ceil(np.log2(2 * 2**8 * blocks * 2**10)))
-    paillier = secea.plan(params, entities=500, retrieval="paillier", queries="full")
+    paillier = secea.plan(params, entities=500, form="paillier", queries="full")
     length = -(-32 // params.K)  # a client decrypts N answers to each query, not K blocks
     assert paillier.sigma_prime == 40 + int(np.ceil(np.log2(2 * 2**8 * 10 * length * 2**10)))

@@ -59,9 +59,9 @@ def only_the_sender(error: ProtocolError, hop: Hop) -> None:
     assert error.suspects == (hop.header.sender,)
 
 
-def each(retrieval: str, place: str, *forgeries: Forgery, blame: Callable[[ProtocolError, Hop], None]) -> None:
+def each(form: str, place: str, *forgeries: Forgery, blame: Callable[[ProtocolError, Hop], None]) -> None:
     """At one place every forgery is refused with that blame; with the true message the means are right."""
-    parties = Parties(retrieval=retrieval)
+    parties = Parties(form=form)
 
     def forge(hop: Hop) -> None:
         for forgery in forgeries:
@@ -70,9 +70,9 @@ def each(retrieval: str, place: str, *forgeries: Forgery, blame: Callable[[Proto
     whole_run(parties, place, forge)
 
 
-def everywhere(retrieval: str, places: Iterable[str], action: Callable[[Parties, Hop, str], None]) -> None:
+def everywhere(form: str, places: Iterable[str], action: Callable[[Parties, Hop, str], None]) -> None:
     """One federation, with an action on the first message at each place; the means are right in the end."""
-    parties, left, faults = Parties(retrieval=retrieval), set(places), dict[str, str]()
+    parties, left, faults = Parties(form=form), set(places), dict[str, str]()
 
     def hook(hop: Hop) -> Iterable[Hop]:
         place = parties.place(hop)
@@ -95,7 +95,7 @@ def everywhere(retrieval: str, places: Iterable[str], action: Callable[[Parties,
 
 
 def each_everywhere(
-    retrieval: str, places: Iterable[str], *forgeries: Forgery, blame: Callable[[ProtocolError, Hop], None]
+    form: str, places: Iterable[str], *forgeries: Forgery, blame: Callable[[ProtocolError, Hop], None]
 ) -> None:
     """At each place every forgery is refused with that blame."""
 
@@ -103,7 +103,7 @@ def each_everywhere(
         for forgery in forgeries:
             blame(parties.refused(forgery(parties, hop)), hop)
 
-    everywhere(retrieval, places, forge)
+    everywhere(form, places, forge)
 
 
 # ---------------------------------------------------------------------------------------------------- the caller's own
@@ -111,12 +111,10 @@ def each_everywhere(
 BAD_VALUES = [np.nan, np.inf, -np.inf, 64.5, -65.0, 1e300]
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("value", BAD_VALUES)
-def test_a_value_that_cannot_be_averaged_is_refused_with_its_entity_and_coordinate(
-    retrieval: str, value: float
-) -> None:
-    parties = Parties(retrieval=retrieval)
+def test_a_value_that_cannot_be_averaged_is_refused_with_its_entity_and_coordinate(form: str, value: float) -> None:
+    parties = Parties(form=form)
     parties.setup()
     tables = parties.tables()
     parties.server.begin_round()
@@ -185,23 +183,23 @@ def flipped(hop: Hop, at: int, bits: int) -> Hop:
     return replace(hop, message=bytes(message))
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("what", ["hellos", "sealed messages"])
-def test_a_damaged_message_is_refused_and_its_carrier_is_a_suspect(retrieval: str, what: str) -> None:
+def test_a_damaged_message_is_refused_and_its_carrier_is_a_suspect(form: str, what: str) -> None:
     def damage(parties: Parties, hop: Hop, place: str) -> None:
         for damaged in damages(hop, place):
             error = parties.refused(damaged)
             assert hop.carrier in error.suspects
             assert len(error.suspects) <= 2
 
-    sealed = SEALED[retrieval]
-    everywhere(retrieval, set(PLACES[retrieval]) - set(sealed) if what == "hellos" else sealed, damage)
+    sealed = SEALED[form]
+    everywhere(form, set(PLACES[form]) - set(sealed) if what == "hellos" else sealed, damage)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_what_the_server_relays_without_reading_is_refused_by_its_receiver(retrieval: str) -> None:
-    for place in (place for place in PLACES[retrieval] if relayed(place)):
-        parties, damaged = Parties(retrieval=retrieval), dict[bytes, Hop]()
+@pytest.mark.parametrize("form", BOTH)
+def test_what_the_server_relays_without_reading_is_refused_by_its_receiver(form: str) -> None:
+    for place in (place for place in PLACES[form] if relayed(place)):
+        parties, damaged = Parties(form=form), dict[bytes, Hop]()
         body = HEADER_BYTES + 3
 
         def spoil(hop: Hop, damaged: dict[bytes, Hop] = damaged, body: int = body) -> Iterable[Hop]:
@@ -228,19 +226,19 @@ def test_what_the_server_relays_without_reading_is_refused_by_its_receiver(retri
         assert damaged
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_no_party_suspects_itself(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_no_party_suspects_itself(form: str) -> None:
     def damage(parties: Parties, hop: Hop, place: str) -> None:
         for damaged in damages(hop, place):
             assert parties.refused(damaged).suspects == (hop.carrier,)
         for label in ({"epoch": 7}, {"context": bytes(16)}):
             assert parties.refused(parties.resealed(hop, **label)).suspects == (hop.carrier,)
 
-    everywhere(retrieval, [place for place in SEALED[retrieval] if place.endswith("the server")], damage)
+    everywhere(form, [place for place in SEALED[form] if place.endswith("the server")], damage)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_message_of_another_wire_version_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_message_of_another_wire_version_is_refused(form: str) -> None:
     def other(parties: Parties, hop: Hop) -> Hop:
         return replace(hop, message=bytes([WIRE_VERSION + 1]) + hop.message[1:])
 
@@ -248,15 +246,15 @@ def test_a_message_of_another_wire_version_is_refused(retrieval: str) -> None:
         assert error.suspects == (hop.carrier,)
         assert "version" in error.fault
 
-    each_everywhere(retrieval, PLACES[retrieval], other, blame=blame)
+    each_everywhere(form, PLACES[form], other, blame=blame)
 
 
 # ----------------------------------------------------------------------------------------------- replayed, swapped
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_no_message_is_taken_twice(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_no_message_is_taken_twice(form: str) -> None:
+    parties = Parties(form=form)
 
     def again(hop: Hop) -> Iterator[Hop]:
         yield hop
@@ -268,9 +266,9 @@ def test_no_message_is_taken_twice(retrieval: str) -> None:
     parties.check(tables)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_no_message_of_an_earlier_stage_round_or_epoch_is_taken_later(retrieval: str) -> None:
-    parties, past = Parties(retrieval=retrieval), list[Hop]()
+@pytest.mark.parametrize("form", BOTH)
+def test_no_message_of_an_earlier_stage_round_or_epoch_is_taken_later(form: str) -> None:
+    parties, past = Parties(form=form), list[Hop]()
 
     def kept(hop: Hop) -> Iterable[Hop]:
         past.append(hop)
@@ -305,9 +303,9 @@ def test_no_message_of_an_earlier_stage_round_or_epoch_is_taken_later(retrieval:
     parties.check(tables)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_no_message_of_an_earlier_attempt_is_taken(retrieval: str) -> None:
-    parties = Parties([["a", "b"], ["b"], ["c"], ["a", "c"]], retrieval=retrieval, dropouts=1)
+@pytest.mark.parametrize("form", BOTH)
+def test_no_message_of_an_earlier_attempt_is_taken(form: str) -> None:
+    parties = Parties([["a", "b"], ["b"], ["c"], ["a", "c"]], form=form, dropouts=1)
     past: list[Hop] = []
 
     def kept(hop: Hop) -> Iterable[Hop]:
@@ -330,9 +328,9 @@ def test_no_message_of_an_earlier_attempt_is_taken(retrieval: str) -> None:
     parties.goes_on()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_no_message_of_an_earlier_incarnation_is_taken(retrieval: str) -> None:
-    parties, past = Parties(retrieval=retrieval), list[Hop]()
+@pytest.mark.parametrize("form", BOTH)
+def test_no_message_of_an_earlier_incarnation_is_taken(form: str) -> None:
+    parties, past = Parties(form=form), list[Hop]()
 
     def kept(hop: Hop) -> Iterable[Hop]:
         if 1 in (hop.header.sender, hop.header.receiver):
@@ -351,9 +349,9 @@ def test_no_message_of_an_earlier_incarnation_is_taken(retrieval: str) -> None:
     parties.goes_on()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_old_hello_that_the_server_did_not_announce_is_refused_by_clients(retrieval: str) -> None:
-    parties, old = Parties(retrieval=retrieval), list[Hop]()
+@pytest.mark.parametrize("form", BOTH)
+def test_an_old_hello_that_the_server_did_not_announce_is_refused_by_clients(form: str) -> None:
+    parties, old = Parties(form=form), list[Hop]()
     parties.setup(at("hello to a client", parties, lambda hop: old.append(hop)))
     parties.another_epoch()
     for hop in old:
@@ -361,13 +359,13 @@ def test_an_old_hello_that_the_server_did_not_announce_is_refused_by_clients(ret
     parties.goes_on()
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_server_that_swaps_two_clients_messages_is_refused(retrieval: str) -> None:
-    parties, seen = Parties(retrieval=retrieval), dict[str, list[Hop]]()
+@pytest.mark.parametrize("form", BOTH)
+def test_a_server_that_swaps_two_clients_messages_is_refused(form: str) -> None:
+    parties, seen = Parties(form=form), dict[str, list[Hop]]()
 
     def swap(hop: Hop) -> Iterable[Hop]:
         place = parties.place(hop)
-        if place in SEALED[retrieval] and hop.receiver != SERVER:
+        if place in SEALED[form] and hop.receiver != SERVER:
             for other in seen.setdefault(place, []):
                 if other.receiver != hop.receiver:
                     assert SERVER in parties.refused(replace(other, receiver=hop.receiver)).suspects
@@ -381,9 +379,9 @@ def test_a_server_that_swaps_two_clients_messages_is_refused(retrieval: str) -> 
     assert all(len({hop.receiver for hop in hops}) > 1 for hops in seen.values())
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_client_that_hands_over_another_clients_message_is_refused(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_a_client_that_hands_over_another_clients_message_is_refused(form: str) -> None:
+    parties = Parties(form=form)
 
     def stolen(hop: Hop) -> Iterable[Hop]:
         if hop.receiver == SERVER:
@@ -399,9 +397,9 @@ def test_a_client_that_hands_over_another_clients_message_is_refused(retrieval: 
     parties.check(tables)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_server_that_gives_an_old_share_for_a_new_one_is_refused(retrieval: str) -> None:
-    parties, old = Parties(retrieval=retrieval), list[Hop]()
+@pytest.mark.parametrize("form", BOTH)
+def test_a_server_that_gives_an_old_share_for_a_new_one_is_refused(form: str) -> None:
+    parties, old = Parties(form=form), list[Hop]()
 
     def keep(hop: Hop) -> Iterable[Hop]:
         if parties.place(hop) in ("share to a client", "share seed to a client"):
@@ -440,8 +438,8 @@ def relabelled(parties: Parties, hop: Hop, name: str, change: Callable[[Any], An
     return parties.resealed(hop, **{name: change(getattr(hop.header, name))})
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_message_of_another_epoch_attempt_round_or_history_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_message_of_another_epoch_attempt_round_or_history_is_refused(form: str) -> None:
     def relabel(parties: Parties, hop: Hop, place: str) -> None:
         label = dict(LABEL)
         if "announcement" in place:  # those of the set-up may come to one who missed a round; the context says which
@@ -453,26 +451,26 @@ def test_a_message_of_another_epoch_attempt_round_or_history_is_refused(retrieva
         for name, change in label.items():
             unauthentic(parties.refused(relabelled(parties, hop, name, change)), hop)
 
-    everywhere(retrieval, SEALED[retrieval], relabel)
+    everywhere(form, SEALED[form], relabel)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_another_message_than_the_one_that_was_announced_is_refused(retrieval: str) -> None:
-    shares = [p for p in SEALED[retrieval] if p.endswith("a client") and p.split()[0] in RELAYED and "announ" not in p]
-    each_everywhere(retrieval, shares, lambda p, hop: p.resealed(hop, salt=b"\7" * 16), blame=unauthentic)
+@pytest.mark.parametrize("form", BOTH)
+def test_another_message_than_the_one_that_was_announced_is_refused(form: str) -> None:
+    shares = [p for p in SEALED[form] if p.endswith("a client") and p.split()[0] in RELAYED and "announ" not in p]
+    each_everywhere(form, shares, lambda p, hop: p.resealed(hop, salt=b"\7" * 16), blame=unauthentic)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_weights_that_were_made_already_are_not_made_again(retrieval: str) -> None:
-    if retrieval == "reciprocal":
+@pytest.mark.parametrize("form", BOTH)
+def test_weights_that_were_made_already_are_not_made_again(form: str) -> None:
+    if form == "reciprocal":
         each(
-            retrieval,
+            form,
             "opening announcement to a client",
             lambda p, hop: p.resealed(hop, weights=0),
             blame=only_the_sender,
         )
         return
-    parties = Parties(retrieval=retrieval)
+    parties = Parties(form=form)
     parties.setup()
     header = replace(parties_header(parties), context=parties.clients[0].query_context, weights=1)
     members = Announcement(Step.OPENING, tuple((n, bytes(16)) for n in range(3)))
@@ -493,15 +491,15 @@ def parties_header(parties: Parties) -> messages.Header:
 # -------------------------------------------------------------------------------------- authentic, with a wrong payload
 
 
-def with_elements(retrieval: str) -> list[str]:
+def with_elements(form: str) -> list[str]:
     """Places of messages that are field elements, at whoever can read them."""
-    opaque = {"part"} if retrieval == "reciprocal" else {"part", "answer", "mean"}
-    readable = [p for p in SEALED[retrieval] if not relayed(p) and "announcement" not in p and "seed" not in p]
+    opaque = {"part"} if form == "reciprocal" else {"part", "answer", "mean"}
+    readable = [p for p in SEALED[form] if not relayed(p) and "announcement" not in p and "seed" not in p]
     return [p for p in readable if p.split()[0] not in opaque]
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_element_that_is_not_below_its_prime_is_its_senders_fault(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_an_element_that_is_not_below_its_prime_is_its_senders_fault(form: str) -> None:
     def too_large(parties: Parties, hop: Hop, place: str) -> None:
         payload, prefix = parties.opened(hop), parties.prefix(hop)
         ring = RING61 if hop.header.kind in (Kind.TABLE, Kind.TAGS) else parties.session.ring
@@ -512,30 +510,30 @@ def test_an_element_that_is_not_below_its_prime_is_its_senders_fault(retrieval: 
         for wrong in (first, last, largest):
             only_the_sender(parties.refused(parties.resealed(hop, wrong)), hop)
 
-    everywhere(retrieval, with_elements(retrieval), too_large)
+    everywhere(form, with_elements(form), too_large)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_authentic_message_of_another_length_is_its_senders_fault(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_an_authentic_message_of_another_length_is_its_senders_fault(form: str) -> None:
     def other_length(parties: Parties, hop: Hop, place: str) -> None:
         payload = parties.opened(hop)
         for wrong in (payload + b"\0", payload[:-1], payload * 2, b""):
             only_the_sender(parties.refused(parties.resealed(hop, wrong)), hop)
 
-    everywhere(retrieval, SEALED[retrieval], other_length)
+    everywhere(form, SEALED[form], other_length)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_message_in_another_number_of_chunks_is_its_senders_fault(retrieval: str) -> None:
-    places = [place for place in SEALED[retrieval] if not place.startswith("tags")]  # there may be more of them to come
+@pytest.mark.parametrize("form", BOTH)
+def test_a_message_in_another_number_of_chunks_is_its_senders_fault(form: str) -> None:
+    places = [place for place in SEALED[form] if not place.startswith("tags")]  # there may be more of them to come
     more: Forgery = lambda parties, hop: parties.resealed(hop, chunks=hop.header.chunks + 1)  # noqa: E731
-    each_everywhere(retrieval, places, more, blame=only_the_sender)
+    each_everywhere(form, places, more, blame=only_the_sender)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_chunks_come_in_their_order_and_none_is_left_out(retrieval: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_chunks_come_in_their_order_and_none_is_left_out(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "CHUNK_BYTES", 100)
-    parties, skipped = Parties(retrieval=retrieval), set()
+    parties, skipped = Parties(form=form), set()
     waiting: list[Hop] = []
 
     def disordered(hop: Hop) -> Iterable[Hop]:
@@ -607,23 +605,23 @@ def in_order(a: Announcement) -> Announcement:
 ANNOUNCEMENTS = {r: [p for p in places if "announcement" in p] for r, places in SEALED.items()}
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_announcement_of_fewer_than_t_plus_2_clients_is_refused(retrieval: str) -> None:
-    assert Parties(retrieval=retrieval).params.fewest_contributors == 3
+@pytest.mark.parametrize("form", BOTH)
+def test_an_announcement_of_fewer_than_t_plus_2_clients_is_refused(form: str) -> None:
+    assert Parties(form=form).params.fewest_contributors == 3
     each_everywhere(
-        retrieval,
-        ANNOUNCEMENTS[retrieval],
+        form,
+        ANNOUNCEMENTS[form],
         announcing(lambda a, n: in_order(only(a, n))),
         announcing(lambda a, n: replace(a, members=())),
         blame=only_the_sender,
     )
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_announcement_that_is_not_in_order_or_names_strangers_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_an_announcement_that_is_not_in_order_or_names_strangers_is_refused(form: str) -> None:
     each_everywhere(
-        retrieval,
-        ANNOUNCEMENTS[retrieval],
+        form,
+        ANNOUNCEMENTS[form],
         announcing(lambda a, n: replace(a, members=a.members[::-1])),
         announcing(lambda a, n: replace(a, members=(*a.members[:-1], (7, bytes(16))))),
         announcing(lambda a, n: replace(a, members=(*a.members, a.members[-1]))),
@@ -632,30 +630,30 @@ def test_an_announcement_that_is_not_in_order_or_names_strangers_is_refused(retr
     )
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_announcement_of_another_message_of_ours_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_an_announcement_of_another_message_of_ours_is_refused(form: str) -> None:
     def other(a: Announcement, n: int) -> Announcement:
         return replace(a, members=tuple((m, b"\7" * 16 if m == n else salt) for m, salt in a.members))
 
-    salted = [place for place in ANNOUNCEMENTS[retrieval] if place.split()[0] not in ("reshare", "opening")]
-    each_everywhere(retrieval, salted, announcing(other), blame=only_the_sender)
+    salted = [place for place in ANNOUNCEMENTS[form] if place.split()[0] not in ("reshare", "opening")]
+    each_everywhere(form, salted, announcing(other), blame=only_the_sender)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_an_announcement_of_another_step_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_an_announcement_of_another_step_is_refused(form: str) -> None:
     def other_step(parties: Parties, hop: Hop, place: str) -> None:
         announcement = members_of(parties, hop)
         for step in set(Step) - {announcement.step}:  # not even a greeting: its context is that of no history
             wrong = parties.resealed(hop, replace(announcement, step=step).to_bytes())
             only_the_sender(parties.refused(wrong), hop)
 
-    everywhere(retrieval, ANNOUNCEMENTS[retrieval], other_step)
+    everywhere(form, ANNOUNCEMENTS[form], other_step)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("step", ["secret", "query", "share"])
-def test_an_announcement_without_the_receiver_or_made_twice_is_refused(retrieval: str, step: str) -> None:
-    parties = Parties([["a", "b"], ["b"], ["c"], ["a", "c"]], retrieval=retrieval)
+def test_an_announcement_without_the_receiver_or_made_twice_is_refused(form: str, step: str) -> None:
+    parties = Parties([["a", "b"], ["b"], ["c"], ["a", "c"]], form=form)
 
     def forge(hop: Hop) -> Iterator[Hop]:
         only_the_sender(parties.refused(announcing(without)(parties, hop)), hop)
@@ -689,12 +687,12 @@ def test_re_sharing_by_others_than_need_contributors_is_refused(place: str) -> N
     whole_run(parties, place, fewer_or_more)
 
 
-def two_sets(retrieval: str) -> tuple[Parties, Server, Tables]:
+def two_sets(form: str) -> tuple[Parties, Server, Tables]:
     """The server tells clients 0 and 4 that all five contribute, and clients 1 to 3 that client 4 does not.
 
     Gives the second face of the server beside the federation with the first.
     """
-    parties = Parties([["a", "b"], ["b", "a"], ["c", "a"], ["a", "c"], ["a", "d"]], retrieval=retrieval, dropouts=2)
+    parties = Parties([["a", "b"], ["b", "a"], ["c", "a"], ["a", "c"], ["a", "d"]], form=form, dropouts=2)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -750,9 +748,9 @@ def test_a_mean_over_another_set_of_contributors_than_the_announced_one_gives_no
 # ------------------------------------------------------------------------------------------------- answers and means
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_fewer_than_need_answers_give_no_result_and_the_next_round_is_right(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
+@pytest.mark.parametrize("form", BOTH)
+def test_fewer_than_need_answers_give_no_result_and_the_next_round_is_right(form: str) -> None:
+    parties = Parties(form=form)
     parties.setup()
     parties.begin(parties.tables(1))
     parties.until(Phase.ANSWER)
@@ -767,13 +765,13 @@ def test_fewer_than_need_answers_give_no_result_and_the_next_round_is_right(retr
     parties.goes_on(2)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_mean_from_fewer_than_need_or_from_strangers_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_mean_from_fewer_than_need_or_from_strangers_is_refused(form: str) -> None:
     def answered(bits: int) -> Forgery:
         return lambda parties, hop: parties.resealed(hop, bytes([bits]) + parties.opened(hop)[1:])
 
     each(
-        retrieval,
+        form,
         "mean to a client",
         answered(0b011),
         answered(0),
@@ -783,13 +781,13 @@ def test_a_mean_from_fewer_than_need_or_from_strangers_is_refused(retrieval: str
     )
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
+@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("columns", ["all", "padding"])
-def test_a_wrong_answer_is_noticed_and_the_right_one_still_counts(retrieval: str, columns: str) -> None:
+def test_a_wrong_answer_is_noticed_and_the_right_one_still_counts(form: str, columns: str) -> None:
     # K = 2: two blocks of 2 (dim 3 and, with Paillier, dim 2 and the count); the last column of the second is padding.
-    dim = 3 if retrieval == "reciprocal" else 2
-    parties = Parties([["a", "b"], ["b"], ["c"], ["a", "c"], ["b"]], retrieval=retrieval, dim=dim)
-    assert parties.params.K * parties.session.form.block_length == dim + 1 + (retrieval == "paillier")
+    dim = 3 if form == "reciprocal" else 2
+    parties = Parties([["a", "b"], ["b"], ["c"], ["a", "c"], ["b"]], form=form, dim=dim)
+    assert parties.params.K * parties.session.form.block_length == dim + 1 + (form == "paillier")
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -838,7 +836,7 @@ def wrong_ciphertexts(parties: Parties, n: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("place", ["answer to the server", "mean to a client"])
 def test_a_ciphertext_outside_the_group_is_its_senders_fault(place: str) -> None:
-    parties = Parties(retrieval="paillier")
+    parties = Parties(form="paillier")
 
     def forge(hop: Hop) -> None:
         payload, size = parties.opened(hop), parties.params.key_bits // 4
@@ -881,10 +879,10 @@ def tags_forgery(
     return forge
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_union_without_our_own_entities_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_union_without_our_own_entities_is_refused(form: str) -> None:
     each(
-        retrieval,
+        form,
         "tags to a client",
         tags_forgery(lambda p, tags, own: tags[tags != own[0]]),
         tags_forgery(lambda p, tags, own: tags[tags != own[-1]]),
@@ -894,10 +892,10 @@ def test_a_union_without_our_own_entities_is_refused(retrieval: str) -> None:
     )
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_union_that_is_not_in_order_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_union_that_is_not_in_order_is_refused(form: str) -> None:
     each(
-        retrieval,
+        form,
         "tags to a client",
         tags_forgery(lambda p, tags, own: tags[::-1]),
         tags_forgery(lambda p, tags, own: np.concatenate([tags[:1], tags[:-1]])),
@@ -906,13 +904,13 @@ def test_a_union_that_is_not_in_order_is_refused(retrieval: str) -> None:
     )
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_union_larger_than_its_bound_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_union_larger_than_its_bound_is_refused(form: str) -> None:
     def more(parties: Parties, tags: np.ndarray[Any, Any], own: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         assert tags.size == parties.session.max_union
         return np.union1d(tags, np.array([1], np.uint64))
 
-    each(retrieval, "tags to a client", tags_forgery(more), blame=only_the_sender)
+    each(form, "tags to a client", tags_forgery(more), blame=only_the_sender)
 
 
 def test_the_queries_of_a_client_that_could_not_place_its_entities_cannot_be_announced(
@@ -937,8 +935,8 @@ def test_the_queries_of_a_client_that_could_not_place_its_entities_cannot_be_ann
 # ------------------------------------------------------------------------------------------- strangers, other sessions
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_message_from_an_unknown_party_is_refused(retrieval: str) -> None:
+@pytest.mark.parametrize("form", BOTH)
+def test_a_message_from_an_unknown_party_is_refused(form: str) -> None:
     def forge(parties: Parties, hop: Hop, place: str) -> None:
         for stranger in (3, 1000, ALL):
             message = replace(hop.header, sender=stranger).pack() + hop.message[HEADER_BYTES:]
@@ -946,7 +944,7 @@ def test_a_message_from_an_unknown_party_is_refused(retrieval: str) -> None:
             error = parties.refused(Hop(carrier, hop.receiver, message))
             assert error.suspects == (carrier,)
 
-    everywhere(retrieval, PLACES[retrieval], forge)
+    everywhere(form, PLACES[form], forge)
 
 
 def test_nobody_takes_a_message_from_itself() -> None:
@@ -1011,10 +1009,10 @@ def test_short_paillier_keys_are_refused_when_params_are_made() -> None:
             Params(3, dim=3, key_bits=bits)
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_message_before_its_senders_hello_is_refused(retrieval: str) -> None:
-    parties = Parties(retrieval=retrieval)
-    later = Parties(retrieval=retrieval)  # the same federation, one exchange ahead
+@pytest.mark.parametrize("form", BOTH)
+def test_a_message_before_its_senders_hello_is_refused(form: str) -> None:
+    parties = Parties(form=form)
+    later = Parties(form=form)  # the same federation, one exchange ahead
     later.exchange()
     for n, client in later.clients.items():
         for message in client.outbox():

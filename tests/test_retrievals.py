@@ -1,4 +1,4 @@
-"""Both retrievals give the mean: the engine against the paper's oracle, and against each other."""
+"""Both forms give the mean: the engine against the paper's oracle, and against each other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_paillier_equals_the_oracle_to_the_bit(
 ) -> None:
     tables, collusion = federation
     expected = oracle.aggregate(tables, params_of(tables, collusion))
-    means = secea.aggregate(tables, collusion=collusion, retrieval="paillier", queries=queries, **SMALL)
+    means = secea.aggregate(tables, collusion=collusion, form="paillier", queries=queries, **SMALL)
     assert [{name: row.tolist() for name, row in mean.items()} for mean in means] == expected
 
 
@@ -68,7 +68,7 @@ def test_every_number_of_clients_and_every_legal_collusion_equal_the_oracle(clie
     shared[1] = {}
     params = Params(clients=clients, collusion=collusion, dim=3, key_bits=256, insecure_small_keys=True)
     expected = oracle.aggregate(shared, params)
-    exact = secea.aggregate(shared, collusion=collusion, retrieval="paillier", queries="full", **SMALL)
+    exact = secea.aggregate(shared, collusion=collusion, form="paillier", queries="full", **SMALL)
     assert [{name: row.tolist() for name, row in mean.items()} for mean in exact] == expected
     close = secea.aggregate(shared, collusion=collusion)
     for mean, wanted in zip(close, expected, strict=True):
@@ -90,17 +90,17 @@ def test_reciprocals_give_the_mean_within_the_resolution(
             assert np.abs(row - expected[name]).max() < params.resolution
 
 
-@pytest.mark.parametrize("retrieval", ["paillier", "reciprocal"])
+@pytest.mark.parametrize("form", ["paillier", "reciprocal"])
 @pytest.mark.parametrize("queries", QUERIES)
 @pytest.mark.parametrize(("clients", "collusion"), [(3, 1), (4, 1), (5, 2), (7, 2), (8, 3), (11, 5)])
 def test_every_shape_of_federation_gives_its_own_clients_the_means_of_their_own_entities(
-    retrieval: str, queries: str, clients: int, collusion: int
+    form: str, queries: str, clients: int, collusion: int
 ) -> None:
     rng = np.random.Generator(np.random.PCG64([clients, collusion]))
     dim = 5
     tables = [{int(e): rng.uniform(-64, 64, dim) for e in rng.choice(12, 4, replace=False)} for _ in range(clients)]
     tables[1] = {}
-    fed = Federation(Params(clients=clients, collusion=collusion, dim=dim, **SMALL), retrieval, queries)
+    fed = Federation(Params(clients=clients, collusion=collusion, dim=dim, **SMALL), form, queries)
     fed.setup([table.keys() for table in tables])
     for _ in range(2):
         fed.prepare()
@@ -113,14 +113,14 @@ def test_every_shape_of_federation_gives_its_own_clients_the_means_of_their_own_
         tables = [{name: rng.uniform(-64, 64, dim) for name in table} for table in tables]
 
 
-@pytest.mark.parametrize("retrieval", ["paillier", "reciprocal"])
+@pytest.mark.parametrize("form", ["paillier", "reciprocal"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_results_keep_the_type_and_the_dtype_of_what_was_given(retrieval: str, dtype: type) -> None:
+def test_results_keep_the_type_and_the_dtype_of_what_was_given(form: str, dtype: type) -> None:
     rng = np.random.Generator(np.random.PCG64(5))
     matrix: NDArray[Any] = rng.normal(size=(3, 4)).astype(dtype)
     as_table = Table(["a", "b", "c"], matrix)
     as_mapping = {"b": matrix[0], "c": matrix[1]}
-    means = secea.aggregate([as_table, as_mapping, {}], retrieval=retrieval, **SMALL)
+    means = secea.aggregate([as_table, as_mapping, {}], form=form, **SMALL)
     assert isinstance(means[0], Table)
     assert means[0].names == ("a", "b", "c")
     assert means[0].matrix.dtype == dtype
@@ -138,13 +138,13 @@ def test_the_example_of_the_documentation() -> None:
         {"aspirin": h[2], "codeine": h[3]},
         {"codeine": h[4], "warfarin": h[5]},
     ]
-    for retrieval, queries in (("paillier", "full"), ("reciprocal", "buckets")):
-        means = secea.aggregate(tables, collusion=1, retrieval=retrieval, queries=queries, key_bits=2048)
+    for form, queries in (("paillier", "full"), ("reciprocal", "buckets")):
+        means = secea.aggregate(tables, collusion=1, form=form, queries=queries, key_bits=2048)
         assert [sorted(mean) for mean in means] == [sorted(table) for table in tables]
         assert np.abs(means[0]["aspirin"] - (h[0] + h[2]) / 2).max() < 4e-6
         assert np.abs(means[0]["ibuprofen"] - h[1]).max() < 4e-6
         assert np.abs(means[1]["codeine"] - (h[3] + h[4]) / 2).max() < 4e-6
-        assert np.array_equal(means[1]["codeine"], means[2]["codeine"]) == (retrieval == "paillier")
+        assert np.array_equal(means[1]["codeine"], means[2]["codeine"]) == (form == "paillier")
         assert np.abs(means[2]["warfarin"] - h[5]).max() < 4e-6
 
 
@@ -152,7 +152,7 @@ def test_preparation_changes_no_result_and_no_byte_count() -> None:
     tables = [{"a": [1.5, 2.5]}, {"a": [0.5, -2.5], "b": [3.0, 1.0]}, {"b": [1.0, 2.0]}]
     results, sizes = [], []
     for prepared in (False, True):
-        fed = Federation(Params(clients=3, dim=2, **SMALL), retrieval="paillier")
+        fed = Federation(Params(clients=3, dim=2, **SMALL), form="paillier")
         fed.setup([table.keys() for table in tables])
         if prepared:
             fed.prepare()
@@ -168,7 +168,7 @@ def test_preparation_changes_no_result_and_no_byte_count() -> None:
 
 def test_a_prepared_client_sends_the_same_bytes_after_a_crash() -> None:
     tables = [{"a": [1.5]}, {"a": [0.5], "b": [3.0]}, {"b": [1.0]}]
-    fed = Federation(Params(clients=3, dim=1, **SMALL), retrieval="paillier")
+    fed = Federation(Params(clients=3, dim=1, **SMALL), form="paillier")
     fed.setup([table.keys() for table in tables])
     fed.prepare()
     fed._driver.port.tables = {n: as_table(table) for n, table in enumerate(tables)}
@@ -182,7 +182,7 @@ def test_a_prepared_client_sends_the_same_bytes_after_a_crash() -> None:
 
 def test_prepared_randomness_is_used_once_also_by_a_client_that_is_restored_from_an_old_snapshot() -> None:
     tables = [{"a": [1.5]}, {"a": [0.5], "b": [3.0]}, {"b": [1.0]}]
-    fed = Federation(Params(clients=3, dim=1, **SMALL), retrieval="paillier")
+    fed = Federation(Params(clients=3, dim=1, **SMALL), form="paillier")
     fed.setup([table.keys() for table in tables])
     fed.prepare()
     prepared, old = fed.clients[0].next_seed, fed.clients[0].save()

@@ -213,7 +213,7 @@ def shows_data(shares: NDArray[np.int64], clients: tuple[int, ...]) -> bool:
     return bool((views != views[0]).any())
 
 
-TINY = [Params(3, 1), Params(5, 1), Params(5, 1, collusion=2), Params(7, 1, collusion=2)]
+TINY = [Params(3, 1, 1), Params(5, 1, 1), Params(5, 1, 2), Params(7, 1, 2)]
 
 
 @pytest.mark.parametrize("params", TINY, ids=lambda q: f"N={q.N},T={q.T},K={q.K}")

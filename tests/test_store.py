@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from secea.engines.files import read_identity, read_public, read_session, write_
 from secea.engines.store import Store
 from secea.errors import ParamsError, SnapshotError
 from secea.params import Params
-from secea.session import Session
+from secea.session import FORMS, Session
 from secea.wire.keys import Identity, Roster
 
 ME = Identity(bytes(range(32)))
@@ -141,13 +142,13 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- keys and agreements
 
 
-def agreement(tmp_path: Path) -> Session:
+def agreement(tmp_path: Path, form: str = "reciprocal") -> Session:
     keys = []
     for name in ("server", "north", "south", "west"):
         write_identity(Identity.generate(), tmp_path / f"{name}.key")
         keys.append(read_public(tmp_path / f"{name}.key.pub"))
     roster = Roster(tuple(keys[1:]), keys[0], ("north", "south", "west"))
-    return Session(Params(3, dim=4, max_entities=5, max_union=9), roster)
+    return Session(Params(3, dim=4, max_entities=5, max_union=9), roster, form)
 
 
 def test_keys_are_read_as_they_were_written_and_private_ones_are_for_their_owner(tmp_path: Path) -> None:
@@ -183,4 +184,17 @@ def test_an_agreement_is_read_as_it_was_written_and_a_changed_one_is_refused(tmp
     assert again.roster.names == ("north", "south", "west")
     path.write_text(path.read_text().replace('"dim": 4', '"dim": 5'))
     with pytest.raises(ParamsError, match="was changed"):
+        read_session(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_agreement_that_calls_the_form_a_retrieval_is_still_read(tmp_path: Path, form: str) -> None:
+    session, path = agreement(tmp_path, form), tmp_path / "federation.json"
+    write_session(session, path)
+    new = path.read_text()
+    assert json.loads(new)["form"] == session.form.name == form
+    path.write_text(new.replace('"form":', '"retrieval":'))
+    assert read_session(path).hash == session.hash
+    path.write_text(new.replace('"form":', '"shape":'))
+    with pytest.raises(ParamsError, match=r"is no federation file: 'form'"):
         read_session(path)

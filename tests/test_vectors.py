@@ -317,7 +317,7 @@ def test_the_clients_that_get_seeds_move_on() -> None:
 
 
 def test_openings_show_rho_times_count_and_re_sharing_adds_up_to_the_product() -> None:
-    vector, params = load("shares")["weights"], Params(5, dim=1)
+    vector, params = load("shares")["weights"], Params(5, dim=1, collusion=1)
     K, need, alpha = params.K, params.need, params.alpha
     free, points = need - K, (*params.beta[:K], *alpha[: need - K])
     zetas = Words(unhex(vector["zeta"])).rows(vector["primes"], free * 4)
@@ -476,9 +476,9 @@ def test_an_answer_goes_through_paillier_as_textbook_arithmetic_says() -> None:
 # --------------------------------------------------------------------------------------------- consumed: transcripts
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_the_means_of_a_transcript_are_the_means_of_its_tables(retrieval: str) -> None:
-    vector = load(f"transcript-{retrieval}")
+@pytest.mark.parametrize("form", BOTH)
+def test_the_means_of_a_transcript_are_the_means_of_its_tables(form: str) -> None:
+    vector = load(f"transcript-{form}")
     tables: list[dict[Any, list[float]]] = [{}, {}, {}]
     for row in vector["table"]:
         tables[row["client"]][row["name"]] = floats(row["embedding"])
@@ -491,10 +491,10 @@ def test_the_means_of_a_transcript_are_the_means_of_its_tables(retrieval: str) -
         assert max(abs(a - b) for a, b in zip(mean, exact[name], strict=True)) <= 64 * 2**-24
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_a_transcript_relays_what_clients_sent_and_nothing_else(retrieval: str) -> None:
-    messages = load(f"transcript-{retrieval}")["message"]
-    assert {message["place"] for message in messages} == set(PLACES[retrieval])
+@pytest.mark.parametrize("form", BOTH)
+def test_a_transcript_relays_what_clients_sent_and_nothing_else(form: str) -> None:
+    messages = load(f"transcript-{form}")["message"]
+    assert {message["place"] for message in messages} == set(PLACES[form])
     up = {message["sha256"]: message for message in messages if message["taken_by"] == SERVER}
     for message in messages:
         assert message["carrier"] == (message["sender"] if message["taken_by"] == SERVER else SERVER)
@@ -571,15 +571,15 @@ def label(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: kinds.get(name, int)(value) for name, value in fields.items()}
 
 
-def replayed(retrieval: str, cases: Iterable[dict[str, Any]]) -> Iterator[str]:
+def replayed(form: str, cases: Iterable[dict[str, Any]]) -> Iterator[str]:
     """The recorded federation once more, with the faults tried where they belong; yields what went otherwise."""
     at = defaultdict[int, list[dict[str, Any]]](list)
     for case in cases:
         at[case["message"]].append(case)
-    sums = [message["sha256"] for message in load(f"transcript-{retrieval}")["message"]]
-    parties = Parties(SETS, seed="vectors", retrieval=retrieval)
+    sums = [message["sha256"] for message in load(f"transcript-{form}")["message"]]
+    parties = Parties(SETS, seed="vectors", form=form)
     numbers, wrong = count(), list[str]()
-    hops = hops_of(retrieval)
+    hops = hops_of(form)
 
     def tried(hop: Hop, here: list[dict[str, Any]]) -> None:
         for case in here:
@@ -606,8 +606,8 @@ def replayed(retrieval: str, cases: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield from wrong
 
 
-def hops_of(retrieval: str) -> list[Hop]:
-    parties, hops = Parties(SETS, seed="vectors", retrieval=retrieval), list[Hop]()
+def hops_of(form: str) -> list[Hop]:
+    parties, hops = Parties(SETS, seed="vectors", form=form), list[Hop]()
 
     def watch(hop: Hop) -> Iterable[Hop]:
         hops.append(hop)
@@ -618,10 +618,10 @@ def hops_of(retrieval: str) -> list[Hop]:
     return hops
 
 
-@pytest.mark.parametrize("retrieval", BOTH)
-def test_every_fault_is_refused_with_the_stated_error_and_blame_and_changes_nothing(retrieval: str) -> None:
-    cases = [case for case in load("negative")["case"] if case["transcript"] == retrieval]
-    wrong = list(replayed(retrieval, cases))
+@pytest.mark.parametrize("form", BOTH)
+def test_every_fault_is_refused_with_the_stated_error_and_blame_and_changes_nothing(form: str) -> None:
+    cases = [case for case in load("negative")["case"] if case["transcript"] == form]
+    wrong = list(replayed(form, cases))
     assert not wrong, "\n".join(wrong)
 
 
@@ -629,11 +629,11 @@ def test_negative_vectors_name_every_place_that_can_be_wrong_and_no_fault_twice(
     cases = load("negative")["case"]
     names = [(case["transcript"], case["place"], case["fault"]) for case in cases]
     assert len(set(names)) == len(names)
-    for retrieval in BOTH:
-        tried = {case["place"] for case in cases if case["transcript"] == retrieval}
-        seeds = {place for place in PLACES[retrieval] if "seed" in place}  # the same code as for shares
+    for form in BOTH:
+        tried = {case["place"] for case in cases if case["transcript"] == form}
+        seeds = {place for place in PLACES[form] if "seed" in place}  # the same code as for shares
         blind = {"indicator to the server", "reshare to the server"}  # like queries
-        assert tried | seeds | blind >= set(PLACES[retrieval])
+        assert tried | seeds | blind >= set(PLACES[form])
     assert {case["error"] for case in cases} == {"ProtocolError", "FaultyPeer", "FaultyPeerOrRelay", "Stale"}
     assert all(issubclass(getattr(errors, case["error"]), errors.ProtocolError) for case in cases)
 

@@ -30,7 +30,7 @@ from secea.wire.endpoint import Stage
 from secea.wire.messages import Buffer, Kind
 
 BOTH = ["reciprocal", "paillier"]
-both = pytest.mark.parametrize("retrieval", BOTH)
+both = pytest.mark.parametrize("form", BOTH)
 SETS: Sequence[Sequence[Name]] = (["a", "b"], ["b", "c"], ["a", "c"], ["c", "d"], ["d", "a"], ["b"], ["e", "a"])
 
 # -------------------------------------------------------------------------------------------------- clients that lie
@@ -41,7 +41,7 @@ Lie = Callable[[Ring, int, int, Residues], Residues]
 
 @dataclass
 class Lying:
-    """A retrieval whose answers are wrong."""
+    """A form whose answers are wrong."""
 
     form: Any
     lie: Lie
@@ -160,10 +160,10 @@ class Whole:
         assert self.round() == []
 
 
-def federation(retrieval: str, N: int, T: int, D: int) -> Whole:
+def federation(form: str, N: int, T: int, D: int) -> Whole:
     params = Params(N, 3, collusion=T, dropouts=D, **SMALL)
-    seed = (retrieval, N, T, D)
-    fed = Federation(params, retrieval, entropy=entropy(seed))
+    seed = (form, N, T, D)
+    fed = Federation(params, form, entropy=entropy(seed))
     fed.setup(SETS[:N])
     return Whole(fed, seed)
 
@@ -197,9 +197,9 @@ def check_blame(faults: Sequence[ProtocolError], liar: int, askers: Iterable[int
 @both
 @pytest.mark.parametrize("size", FOUND)
 def test_with_two_extra_answers_a_wrong_one_is_found_and_the_means_are_right_without_it(
-    retrieval: str, size: tuple[int, int, int]
+    form: str, size: tuple[int, int, int]
 ) -> None:
-    whole = federation(retrieval, *size)
+    whole = federation(form, *size)
     for liar in range(whole.N):
         kind = list(LIES)[liar % 3]
         lie(whole.fed.clients[liar], LIES[kind])
@@ -210,10 +210,8 @@ def test_with_two_extra_answers_a_wrong_one_is_found_and_the_means_are_right_wit
 
 @both
 @pytest.mark.parametrize("kind", LIES)
-def test_an_answer_that_is_wrong_towards_one_client_alone_is_found_by_that_client_alone(
-    retrieval: str, kind: str
-) -> None:
-    whole = federation(retrieval, 5, 1, 1)
+def test_an_answer_that_is_wrong_towards_one_client_alone_is_found_by_that_client_alone(form: str, kind: str) -> None:
+    whole = federation(form, 5, 1, 1)
     for liar, asker in [(0, 4), (4, 0), (2, 1), (3, 3)]:
         lie(whole.fed.clients[liar], only_to(asker, LIES[kind]))
         check_blame(whole.round(), liar, [asker])
@@ -222,8 +220,8 @@ def test_an_answer_that_is_wrong_towards_one_client_alone_is_found_by_that_clien
 
 
 @both
-def test_with_four_extra_answers_two_wrong_ones_are_found_whatever_they_agree_on(retrieval: str) -> None:
-    whole = federation(retrieval, 7, 1, 3)
+def test_with_four_extra_answers_two_wrong_ones_are_found_whatever_they_agree_on(form: str) -> None:
+    whole = federation(form, 7, 1, 3)
     for pair in [(0, 1), (0, 6), (3, 5)]:
         for liar in pair:
             lie(whole.fed.clients[liar], everything)
@@ -241,9 +239,9 @@ def test_with_four_extra_answers_two_wrong_ones_are_found_whatever_they_agree_on
 @both
 @pytest.mark.parametrize("size", NOTICED)
 def test_with_one_extra_answer_a_wrong_one_is_noticed_and_no_mean_is_released(
-    retrieval: str, size: tuple[int, int, int]
+    form: str, size: tuple[int, int, int]
 ) -> None:
-    whole = federation(retrieval, *size)
+    whole = federation(form, *size)
     for liar in range(whole.N):
         lie(whole.fed.clients[liar], list(LIES.values())[liar % 3])
         error = whole.fails()
@@ -254,8 +252,8 @@ def test_with_one_extra_answer_a_wrong_one_is_noticed_and_no_mean_is_released(
 
 
 @both
-def test_everyone_who_notices_suspects_the_server_and_those_who_answered_and_never_itself(retrieval: str) -> None:
-    parties = Parties(SETS[:4], retrieval=retrieval)
+def test_everyone_who_notices_suspects_the_server_and_those_who_answered_and_never_itself(form: str) -> None:
+    parties = Parties(SETS[:4], form=form)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -280,8 +278,8 @@ def test_everyone_who_notices_suspects_the_server_and_those_who_answered_and_nev
 
 
 @both
-def test_lost_clients_use_up_the_surplus_that_finds_and_notices_wrong_answers(retrieval: str) -> None:
-    parties = Parties(SETS[:6], retrieval=retrieval, dropouts=3)
+def test_lost_clients_use_up_the_surplus_that_finds_and_notices_wrong_answers(form: str) -> None:
+    parties = Parties(SETS[:6], form=form, dropouts=3)
     assert parties.params.need == 3
     parties.setup()
 
@@ -332,9 +330,9 @@ def test_a_liar_in_a_federation_that_loses_clients_while_they_answer_is_found_or
 @both
 @pytest.mark.parametrize("size", BARE)
 def test_without_redundancy_answers_that_are_random_are_out_of_range_or_in_the_padding(
-    retrieval: str, size: tuple[int, int, int]
+    form: str, size: tuple[int, int, int]
 ) -> None:
-    whole = federation(retrieval, *size)
+    whole = federation(form, *size)
     for liar in range(whole.N):
         lie(whole.fed.clients[liar], everything)
         error = whole.fails()
@@ -374,16 +372,16 @@ def real_rows(parties: Parties) -> Callable[[int], Sequence[int]]:
 
 def step_of(parties: Parties) -> int:
     """Of the integers that stand for a result: what moves a mean by a hundred times the resolution, or more."""
-    if parties.session.retrieval == "paillier":
+    if parties.session.form.name == "paillier":
         return 100 * parties.params.N
     return int(parties.params.C * 2**parties.session.form.f * parties.params.resolution * 100)  # type: ignore[attr-defined]
 
 
 @both
 @pytest.mark.parametrize("N", [3, 5])
-def test_limit_without_redundancy_a_small_shift_of_the_right_queries_passes(retrieval: str, N: int) -> None:
+def test_limit_without_redundancy_a_small_shift_of_the_right_queries_passes(form: str, N: int) -> None:
     """The liar must know, or guess, which queries are no dummies: everything else that it needs is public."""
-    parties = Parties(SETS[:N], retrieval=retrieval, dim=4)
+    parties = Parties(SETS[:N], form=form, dim=4)
     parties.setup()
     tables = [{name: row / 8 for name, row in table.items()} for table in parties.tables()]
     parties.begin(tables)
@@ -401,8 +399,8 @@ def test_limit_without_redundancy_a_small_shift_of_the_right_queries_passes(retr
 
 @both
 @pytest.mark.parametrize("N", [3, 5])
-def test_without_redundancy_the_same_shift_of_all_queries_is_caught_by_the_dummies(retrieval: str, N: int) -> None:
-    parties = Parties(SETS[:N], retrieval=retrieval, dim=4)
+def test_without_redundancy_the_same_shift_of_all_queries_is_caught_by_the_dummies(form: str, N: int) -> None:
+    parties = Parties(SETS[:N], form=form, dim=4)
     parties.setup()
     tables = [{name: row / 8 for name, row in table.items()} for table in parties.tables()]
     parties.begin(tables)
@@ -418,8 +416,8 @@ def test_without_redundancy_the_same_shift_of_all_queries_is_caught_by_the_dummi
 
 
 @both
-def test_with_one_extra_answer_the_shift_that_passes_without_it_is_noticed(retrieval: str) -> None:
-    parties = Parties(SETS[:4], retrieval=retrieval, dim=4)
+def test_with_one_extra_answer_the_shift_that_passes_without_it_is_noticed(form: str) -> None:
+    parties = Parties(SETS[:4], form=form, dim=4)
     parties.setup()
     parties.begin(parties.tables())
     parties.until(Phase.ANSWER)
@@ -523,9 +521,9 @@ def means_of(parties: Parties) -> list[Hop]:
     return [Hop(SERVER, n, bytes(message)) for n, message in parties.server.outbox()]
 
 
-def at_the_means(retrieval: str = "reciprocal", N: int = 5, D: int = 1) -> tuple[Parties, Tables]:
+def at_the_means(form: str = "reciprocal", N: int = 5, D: int = 1) -> tuple[Parties, Tables]:
     """A round whose means are made and not delivered."""
-    parties = Parties(SETS[:N], retrieval=retrieval, dropouts=D)
+    parties = Parties(SETS[:N], form=form, dropouts=D)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)
@@ -582,8 +580,8 @@ def test_syndromes_that_no_single_wrong_answer_explains_give_no_result() -> None
 
 
 @both
-def test_a_server_that_changes_a_clients_answer_is_as_suspect_as_that_client(retrieval: str) -> None:
-    whole = federation(retrieval, 5, 1, 1)
+def test_a_server_that_changes_a_clients_answer_is_as_suspect_as_that_client(form: str) -> None:
+    whole = federation(form, 5, 1, 1)
     for framed in (0, 4):
         lie(whole.fed.clients[framed], one_element)  # what the server decrypts, or adds to under the pad
         faults = whole.round()
@@ -681,7 +679,7 @@ def test_inconsistent_shares_of_a_query_leave_no_trace_in_the_syndromes_of_7b(mo
 
 
 def test_inconsistent_shares_of_a_query_show_in_the_points_of_7a(monkeypatch: pytest.MonkeyPatch) -> None:
-    parties = Parties(SETS[:5], retrieval="paillier", dropouts=2)
+    parties = Parties(SETS[:5], form="paillier", dropouts=2)
     rng, ring = np.random.default_rng(3), parties.session.ring
     parties.setup(
         redealt(
@@ -747,9 +745,9 @@ def tag_of(parties: Parties, n: int, name: Name) -> int:
 
 
 @both
-def test_limit_a_client_that_deals_a_wrong_share_makes_its_receiver_a_suspect(retrieval: str) -> None:
+def test_limit_a_client_that_deals_a_wrong_share_makes_its_receiver_a_suspect(form: str) -> None:
     """The receiver's answer does not fit, though it computed rightly: nobody can tell whose fault that is."""
-    parties = Parties(SETS[:5], retrieval=retrieval, dropouts=2)
+    parties = Parties(SETS[:5], form=form, dropouts=2)
     parties.setup()
     tables = parties.tables()
     parties.begin(tables)

@@ -31,11 +31,11 @@ def few_each(clients: int) -> list[list[Name]]:
 class World:
     """A federation in one process, what its clients own, and random tables from a printed seed."""
 
-    def __init__(self, sets: Sequence[Sequence[Name]], retrieval: str, *, seed: int = 0, **params: Any) -> None:
-        print(f"world: seed {seed}, {retrieval}, sets {sets!r}, {params}")  # shown where a test fails
+    def __init__(self, sets: Sequence[Sequence[Name]], form: str, *, seed: int = 0, **params: Any) -> None:
+        print(f"world: seed {seed}, {form}, sets {sets!r}, {params}")  # shown where a test fails
         self.rng = np.random.default_rng(seed)
         self.sets: list[list[Name]] = [list(names) for names in sets]
-        self.fed = Federation(Params(**{"clients": len(sets), "dim": 2, **SMALL, **params}), retrieval)
+        self.fed = Federation(Params(**{"clients": len(sets), "dim": 2, **SMALL, **params}), form)
         self.rounds = 0
 
     def setup(self, **losses: Any) -> World:

@@ -141,7 +141,7 @@ def keys() -> Json:
             "canonical": roster.canonical(), "fingerprint": roster.fingerprint,
         },
         "session": {
-            "params": params.canonical(), "retrieval": session.retrieval, "queries": session.queries,
+            "params": session.params.canonical(), "retrieval": session.form.name, "queries": session.queries,
             "hash": session.hash,
         },
         "party": [
@@ -216,8 +216,8 @@ def pads() -> Json:
 def shares() -> Json:
     """The Lagrange code: noise at the last betas, shares as seeds, products, and the weights of 7b."""
     files = [
-        shared(Params(3, dim=2), RING61),
-        shared(Params(5, dim=4), RING32),
+        shared(Params(3, dim=2, collusion=1), RING61),
+        shared(Params(5, dim=4, collusion=1), RING32),
         shared(Params(7, dim=3, collusion=2, dropouts=1), RING61),
     ]
     seeded = [
@@ -255,7 +255,7 @@ def shared(params: Params, ring: Ring) -> Json:
 
 def weights() -> Json:
     """Section 7b: opening of rho * count, its reciprocal, and the re-sharing of a product."""
-    params, ring = Params(5, dim=1), RING32
+    params, ring = Params(5, dim=1, collusion=1), RING32
     code, everyone = Code(params, ring), range(5)
     rho = KeyStream(bytes_of("rho", 32)).nonzero(ring, 4)
     counts = np.broadcast_to(ring.constant([1, 2, 3, 5])[:, None], (ring.size, params.K, 4))
@@ -387,15 +387,15 @@ def reader(data: bytes) -> Callable[[int], bytes]:
 # -------------------------------------------------------------------------------------------------------- transcripts
 
 
-def federation(retrieval: str) -> Parties:
+def federation(form: str) -> Parties:
     """The federation that is recorded: `tests/federation.py` says how its randomness follows from its seed."""
     with redirect_stdout(StringIO()):
-        return Parties(SETS, seed="vectors", retrieval=retrieval)
+        return Parties(SETS, seed="vectors", form=form)
 
 
-def recorded(retrieval: str) -> tuple[Parties, list[tuple[str, Hop]]]:
+def recorded(form: str) -> tuple[Parties, list[tuple[str, Hop]]]:
     """All messages of a set-up and a round, in order, with their places."""
-    parties, hops = federation(retrieval), list[tuple[str, Hop]]()
+    parties, hops = federation(form), list[tuple[str, Hop]]()
 
     def watch(hop: Hop) -> Iterable[Hop]:
         hops.append((parties.place(hop), hop))
@@ -406,12 +406,12 @@ def recorded(retrieval: str) -> tuple[Parties, list[tuple[str, Hop]]]:
     return parties, hops
 
 
-def transcript(retrieval: str) -> Json:
+def transcript(form: str) -> Json:
     """A small federation: set-up and one round."""
-    parties, hops = recorded(retrieval)
-    assert {place for place, _ in hops} == set(PLACES[retrieval])
+    parties, hops = recorded(form)
+    assert {place for place, _ in hops} == set(PLACES[form])
     return {
-        "retrieval": retrieval, "queries": parties.session.queries, "params": parties.params.canonical(),
+        "retrieval": form, "queries": parties.session.queries, "params": parties.params.canonical(),
         "session_hash": parties.session.hash, "fingerprint": parties.session.roster.fingerprint,
         "table": [
             {"client": n, "name": name, "embedding": row.tolist()}
@@ -434,12 +434,12 @@ def transcript(retrieval: str) -> Json:
 def negative() -> Json:
     """One fault each: which message of a transcript is changed, how, and who refuses it with which blame."""
     cases = []
-    for retrieval in ("reciprocal", "paillier"):
-        at, hops = defaultdict[str, list[int]](list), recorded(retrieval)[1]
+    for form in ("reciprocal", "paillier"):
+        at, hops = defaultdict[str, list[int]](list), recorded(form)[1]
         for number, (where, _) in enumerate(hops):
             at[where].append(number)
         for case in CASES:
-            if case.retrieval not in (retrieval, "both"):
+            if case.form not in (form, "both"):
                 continue
             number = at[case.place][case.nth]
             header = hops[number][1].header
@@ -451,7 +451,7 @@ def negative() -> Json:
                 what = known.get(what, what)
             cases.append(
                 {
-                    "fault": case.fault, "transcript": retrieval, "place": case.place,
+                    "fault": case.fault, "transcript": form, "place": case.place,
                     "message": number, "change": {how: what},
                     "error": case.error, "suspects": [known.get(n, n) for n in case.suspects],
                 }

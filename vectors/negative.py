@@ -43,7 +43,7 @@ class Case:
     change: dict[str, Any]
     error: str
     suspects: tuple[int, ...]
-    retrieval: str = "both"
+    form: str = "both"
     nth: int = 0
     """Which of the messages at that place."""
 
@@ -52,8 +52,8 @@ def _both(place: str, fault: str, change: dict[str, Any], error: str, *suspects:
     return Case(fault, place, change, error, suspects, nth=nth)
 
 
-def _of(retrieval: str, place: str, fault: str, change: dict[str, Any], error: str, *suspects: int) -> Case:
-    return Case(fault, place, change, error, suspects, retrieval)
+def _of(form: str, place: str, fault: str, change: dict[str, Any], error: str, *suspects: int) -> Case:
+    return Case(fault, place, change, error, suspects, form)
 
 
 _HELLO, _KEY, _SIGNATURE = 64, 64 + 32 + 16, 64 + 32 + 16 + 32  # where they stand in a hello's message

@@ -145,12 +145,12 @@ def keygen(path: Path, as_json: bool) -> None:
 @click.option("--client", "clients", multiple=True, metavar="NAME=FILE", help="A client's name and public key.")
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
 @click.option(
-    "--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
+    "--form", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
     help="How means are retrieved; paillier is the paper's form.",
 )  # fmt: skip
 @shell.json_option
 def roster(
-    path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], retrieval: str, as_json: bool
+    path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], form: str, as_json: bool
 ) -> None:
     """Write the federation file PATH from public keys and parameters; or show the one that is there.
 
@@ -174,7 +174,7 @@ def roster(
     else:
         if server is None:
             raise click.UsageError("--server is missing: the server has a key, too")
-        session = files.make_session(server, clients, params, retrieval)
+        session = files.make_session(server, clients, params, form)
         files.write_session(session, path)
     if as_json:
         click.echo(files.session_json(session))
@@ -182,7 +182,7 @@ def roster(
     click.echo(f"{'server':<16}{files.key_fingerprint(session.roster.server)}")
     for number, (name, key) in enumerate(zip(session.roster.names, session.roster.clients, strict=True)):
         click.echo(f"{number:>3} {name:<12}{files.key_fingerprint(key)}")
-    click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}; {session.retrieval}")
+    click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}; {session.form.name}")
     click.secho(f"fingerprint     {session.fingerprint}", bold=True)
     click.echo("All parties compare this fingerprint before they start.")
 

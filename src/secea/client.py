@@ -16,7 +16,7 @@ key. While it deals shares to the others, the client keeps its own, once.
     SHARE       share                the contributors, and their shares          ANSWER
     ANSWER      answer               means                                       READY
 
-Indicators, OPENING and RESHARE belong to retrieval by shared reciprocals alone.
+Indicators, OPENING and RESHARE belong to the form "reciprocal" alone.
 """
 
 from __future__ import annotations
@@ -685,7 +685,7 @@ class Client:
     def _begin_opening(self, header: Header, announcement: Announcement) -> None:
         """New contributors: open their masked counts, to make the weights."""
         if not self.session.form.weighted:
-            raise FaultyPeer(SERVER, "asks for weights, which this retrieval does not use")
+            raise FaultyPeer(SERVER, "asks for weights, which this form does not use")
         if not self.settled:
             raise FaultyPeer(SERVER, f"asks for weights in the phase '{self.phase}'")
         self.wire.require(header, epoch=self.epoch, attempt=self.attempt, context=self.query_context)

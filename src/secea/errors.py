@@ -40,6 +40,10 @@ class FederationError(SecEAError):
     """The federation cannot go on as asked: too few parties, no union, a call out of order."""
 
 
+class RoundLost(FederationError):
+    """A round that gives no means: somebody vanished in the middle of it. Train on; the next round works."""
+
+
 class CallError(FederationError, ValueError):
     """A call that does not fit: out of order, to a busy federation, for a client that does not exist."""
 

@@ -1,4 +1,4 @@
-"""The public parameters of a federation: checked once, here; everything else is derived from them.
+"""The public parameters of a federation: what all forms share is checked here; each form adds rules of its own.
 
 Letters are the paper's (N, T, K); the specification is docs/protocol.md, section 1.
 """
@@ -47,11 +47,14 @@ class Params:
     """
 
     clients: int
-    """N, at least 3."""
+    """N, at least 2; the paper's forms need 3."""
     dim: int
     """d, the length of an embedding."""
-    collusion: int = 1
-    """T: so many clients may put together what they know and still learn nothing. Less than N/2."""
+    collusion: int | None = None
+    """T: so many clients may put together what they know and still learn nothing. None: the form chooses.
+
+    The paper's forms need less than N/2, and choose 1.
+    """
     dropouts: int = 0
     """So many clients may vanish once the contributors of a round are announced. Keep it below half of them."""
     max_abs: float = 64.0
@@ -63,7 +66,7 @@ class Params:
     rounds: int = 1000
     """The rounds over which `sigma` is promised."""
     key_bits: int = 3072
-    """Paillier's modulus (retrieval="paillier" only)."""
+    """Paillier's modulus (form="paillier" only)."""
     max_entities: int | None = None
     """Public bound on the entities of one client; in-process calls derive it from the tables."""
     max_union: int | None = None
@@ -72,9 +75,9 @@ class Params:
     """Allow Paillier keys below 2048 bits: for tests only."""
 
     def __post_init__(self) -> None:
-        for name in ("clients", "dim", "collusion", "dropouts", "precision", "sigma", "rounds", "key_bits"):
+        for name in ("clients", "dim", "dropouts", "precision", "sigma", "rounds", "key_bits"):
             object.__setattr__(self, name, _integer(name, getattr(self, name)))
-        for name in ("max_entities", "max_union"):
+        for name in ("collusion", "max_entities", "max_union"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _integer(name, getattr(self, name)))
         try:
@@ -84,12 +87,10 @@ class Params:
         object.__setattr__(self, "insecure_small_keys", bool(self.insecure_small_keys))
 
         n = self.clients
-        _within("clients", n, 3, MAX_CLIENTS, "(with two, each would learn the other's embedding by subtraction)")
-        _within("collusion", self.collusion, 1, (n + 1) // 2 - 1, f"for {n} clients (a minority)")
-        most = n - 2 * self.collusion - 1
-        if not 0 <= self.dropouts <= most:
-            hint = f"with collusion {self.collusion}, {n} clients leave room for {most} drop-outs"
-            raise ParamsError(f"dropouts must be 0..{most}: {hint}, got {self.dropouts}")
+        _within("clients", n, 2, MAX_CLIENTS, "(a mean over one client is its own table)")
+        if self.collusion is not None:
+            _within("collusion", self.collusion, 1, n - 1, f"for {n} clients")
+        _within("dropouts", self.dropouts, 0, n - 1, f"for {n} clients")
         _within("dim", self.dim, 1, 1 << 24, "")
         _within("precision", self.precision, 1, MAX_PRECISION, "bits")
         _within("sigma", self.sigma, 1, 128, "bits (40 is customary)")
@@ -136,6 +137,8 @@ class Params:
     @property
     def T(self) -> int:
         """The number of colluding clients that learn nothing."""
+        if self.collusion is None:
+            raise ParamsError("collusion is not chosen yet: give it, or take the params of a Federation or Session")
         return self.collusion
 
     @property

@@ -9,7 +9,8 @@ from typing import Final
 
 from secea.errors import ParamsError
 from secea.params import Params
-from secea.session import Scheme
+from secea.retrieval import check_paper
+from secea.session import Scheme, check_choice
 from secea.sharing import SEED_LAYOUT
 from secea.wire.keys import HELLO_BYTES
 from secea.wire.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
@@ -47,17 +48,18 @@ class Plan:
     """What each masked element must have for that."""
 
 
-def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", queries: str = "buckets") -> Plan:
+def plan(params: Params, *, entities: int, form: str = "reciprocal", queries: str = "buckets") -> Plan:
     """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`."""
     if isinstance(entities, bool) or not isinstance(entities, int) or entities < 0:
         raise ParamsError(f"entities must be the size of the union, got {entities!r}")
-    params = params.with_bounds(max_entities=entities, max_union=entities)
+    check_choice(form, queries)
+    params = check_paper(params).with_bounds(max_entities=entities, max_union=entities)
     assert params.max_union is not None
     if entities > params.max_union:
         raise ParamsError(f"entities must be at most max_union={params.max_union}, got {entities}")
-    scheme = Scheme(params, retrieval, queries)
+    scheme = Scheme(params, form, queries)
     N, T, K, M, need = params.N, params.T, params.K, entities, params.need
-    form = scheme.form
+    chosen = scheme.form
 
     def whole(kind: Kind, clients: int = N) -> int:
         return scheme.layout(kind, M, clients).wire_bytes
@@ -71,13 +73,14 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
 
     hello = HEADER_BYTES + HELLO_BYTES
     setup: Counter[Kind] = Counter()
-    setup[Kind.HELLO] = N * N * (hello + form.paillier_bytes) + N * hello  # to the server, to the others; the server's
+    # To the server, to the others; the server's.
+    setup[Kind.HELLO] = N * N * (hello + chosen.paillier_bytes) + N * hello
     setup[Kind.HELLO] += 2 * N * (N - 1) * SEED_LAYOUT.wire_bytes  # parts of the shared secret
     setup[Kind.TABLE] = N * whole(Kind.TABLE)
     setup[Kind.TAGS] = N * whole(Kind.TAGS)
     setup[Kind.QUERY] = dealt(Kind.QUERY)
     setup[Kind.CONTRIBUTORS] = 3 * announced(N)
-    if form.weighted:
+    if chosen.weighted:
         setup[Kind.INDICATOR] = dealt(Kind.INDICATOR)
         setup[Kind.OPENING] = N * whole(Kind.OPENING)
         setup[Kind.RECIPROCAL] = N * whole(Kind.RECIPROCAL)
@@ -90,20 +93,20 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
     each[Kind.MEAN] = N * whole(Kind.MEAN)
 
     up = sum(setup[kind] for kind in UP) + sum(setup[kind] for kind in DEALT) // 2
-    greetings = N * (hello + form.paillier_bytes) + N * (N - 1) * SEED_LAYOUT.wire_bytes
+    greetings = N * (hello + chosen.paillier_bytes) + N * (N - 1) * SEED_LAYOUT.wire_bytes
     sent = {"setup": up + greetings, "round": each[Kind.SHARE] // 2 + each[Kind.ANSWER]}
 
-    P, J, L = scheme.ring.size, scheme.query_count, form.block_length
+    P, J, L = scheme.ring.size, scheme.query_count, chosen.block_length
     positions = scheme.query_positions(M)
     encode = (N - T) * (K + T)  # of one element of each of the K blocks, by one sender
     spread = (N - T) * (1 + T)  # of one element that stands at every beta
-    setup_products = N * spread * (positions + (J + M if form.weighted else 0)) * P
-    if form.weighted:
+    setup_products = N * spread * (positions + (J + M if chosen.weighted else 0)) * P
+    if chosen.weighted:
         setup_products += N * N * (positions + J * (need - K + 1)) * P  # openings
         setup_products += N * J * (need + N * (1 + T)) * P + need * N * positions * (1 + spread) * P
     round_products = N * encode * M * L * P + N * N * positions * L * P  # sharing, answering
     # Interpolation and syndromes, of the pads too.
-    round_products += N * J * L * (K * need + (N - need) * N) * P * (2 if form.weighted else 1)
+    round_products += N * J * L * (K * need + (N - need) * N) * P * (2 if chosen.weighted else 1)
     return Plan(
         setup_bytes=sum(setup.values()),
         round_bytes=sum(each.values()),
@@ -114,5 +117,5 @@ def plan(params: Params, *, entities: int, retrieval: str = "reciprocal", querie
         primes=P,
         precision=params.precision,
         sigma=params.sigma,
-        sigma_prime=form.sigma_prime,
+        sigma_prime=chosen.sigma_prime,
     )

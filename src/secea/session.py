@@ -1,4 +1,4 @@
-"""What all parties of a session know: parameters, roster, retrieval, and how each kind of message falls into chunks."""
+"""What all parties of a session know: parameters, roster, form, and how each kind of message falls into chunks."""
 
 from __future__ import annotations
 
@@ -15,43 +15,47 @@ from secea.arithmetic.lagrange import Code
 from secea.buckets import Buckets, Full, Queries, bucket_count
 from secea.errors import ParamsError
 from secea.params import Params
-from secea.retrieval import Retrieval
+from secea.retrieval import Retrieval, check_paper
 from secea.retrieval.paillier import Paillier
 from secea.retrieval.reciprocal import Reciprocal
 from secea.steps.union import COLUMNS, Geometry
 from secea.wire.keys import Roster, digest, spelled
 from secea.wire.messages import DIGEST_BYTES, WIRE_VERSION, Announcement, Kind, Layout
 
-RETRIEVALS: Final = ("reciprocal", "paillier")
+FORMS: Final = ("reciprocal", "paillier")
 QUERIES: Final = ("buckets", "full")
 
 
-def check_choice(retrieval: object, queries: object) -> None:
-    """Refuse what is no retrieval, or no form of queries."""
-    if retrieval not in RETRIEVALS:
-        raise ParamsError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {retrieval!r}")
+def check_choice(form: object, queries: object) -> None:
+    """Refuse what is no form of the protocol, or no kind of queries."""
+    if form not in FORMS:
+        raise ParamsError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     if queries not in QUERIES:
         raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {queries!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Scheme:
     """Parameters and choices: from them follow the field, the code, and the size of every message."""
 
     params: Params
-    retrieval: str = "reciprocal"
-    queries: str = "buckets"
+    """With collusion chosen."""
+    _form: str
+    queries: str
 
-    def __post_init__(self) -> None:
-        if not self.params.bounded:
+    def __init__(self, params: Params, form: str = "reciprocal", queries: str = "buckets") -> None:
+        if not params.bounded:
             raise ParamsError("max_entities and max_union must be known: set both in Params")
-        check_choice(self.retrieval, self.queries)
-        _ = self.form  # refuses parameters that the retrieval cannot work with
+        check_choice(form, queries)
+        object.__setattr__(self, "params", check_paper(params))
+        object.__setattr__(self, "_form", form)
+        object.__setattr__(self, "queries", queries)
+        _ = self.form  # refuses parameters that the form cannot work with
 
     @cached_property
     def form(self) -> Retrieval:
-        """The retrieval's public side."""
-        return (Reciprocal if self.retrieval == "reciprocal" else Paillier)(self.params, self.query_count)
+        """The form's public side."""
+        return (Reciprocal if self._form == "reciprocal" else Paillier)(self.params, self.query_count)
 
     @property
     def ring(self) -> Ring:
@@ -152,16 +156,16 @@ class Session(Scheme):
 
     roster: Roster = field(kw_only=True)
 
-    def __init__(self, params: Params, roster: Roster, retrieval: str = "reciprocal", queries: str = "buckets") -> None:
+    def __init__(self, params: Params, roster: Roster, form: str = "reciprocal", queries: str = "buckets") -> None:
         object.__setattr__(self, "roster", roster)
-        super().__init__(params, retrieval, queries)
+        super().__init__(params, form, queries)
         if len(roster.clients) != params.clients:
             raise ParamsError(f"the roster has {len(roster.clients)} clients, Params has {params.clients}")
 
     @cached_property
     def hash(self) -> bytes:
-        """32 bytes over wire version, Params with bounds, retrieval, queries, and roster."""
-        text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.retrieval} {self.queries}\n"
+        """32 bytes over wire version, Params with bounds, form, queries, and roster."""
+        text = f"secea session {WIRE_VERSION}\n{self.params.canonical()}\n{self.form.name} {self.queries}\n"
         return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
 
     @property

@@ -107,7 +107,7 @@ def test_json_says_what_was_done(tmp_path: Path) -> None:
 
 def test_paillier_gives_exact_means(tmp_path: Path) -> None:
     given = tables(tmp_path / "in", ".npz")
-    assert aggregate(*given, "--out", str(tmp_path / "m"), "--retrieval", "paillier").exit_code == 0
+    assert aggregate(*given, "--out", str(tmp_path / "m"), "--form", "paillier").exit_code == 0
     assert told(tmp_path / "m" / "south.npz") == MEANS["south"]
 
 

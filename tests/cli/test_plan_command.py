@@ -90,7 +90,7 @@ def test_what_leaves_no_room_is_left_out_and_what_is_long_is_tried_out_short() -
 
 
 def test_paillier_is_planned_too() -> None:
-    found = planned("--retrieval", "paillier", "--key-bits", "2048")
+    found = planned("--form", "paillier", "--key-bits", "2048")
     assert found["primes"] == 1
     assert found["phases"]["round"]["client"]["cpu_seconds"] > found["phases"]["setup"]["server"]["cpu_seconds"]
 

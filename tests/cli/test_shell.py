@@ -206,4 +206,4 @@ def test_bash_completes_commands_and_options(tmp_path: Path, tools: Path) -> Non
     assert {"demo", "train", "aggregate", "plan"} <= set(completed("secea "))
     assert completed("secea agg") == ["aggregate"]
     assert "--per-client" in completed("secea plan --")
-    assert completed("secea plan --retrieval p") == ["paillier"]
+    assert completed("secea plan --form p") == ["paillier"]

@@ -30,7 +30,7 @@ class Sites:
     late: float = 0.0
     """The time after which what is late comes."""
     entities: int = 30
-    retrieval: str = "reciprocal"
+    form: str = "reciprocal"
 
     def __post_init__(self) -> None:
         self.names = tuple(f"site-{n + 1}" for n in range(self.params.clients))
@@ -53,7 +53,7 @@ class Sites:
         """A federation file; `other`: public keys that are not those of the sites."""
         keys = {name: other.get(name.replace("-", "_"), each.public) for name, each in self.identities.items()}
         roster = Roster(tuple(keys[name] for name in self.names), keys["server"], self.names)
-        write_session(Session(params, roster, self.retrieval), self.folder / file)
+        write_session(Session(params, roster, self.form), self.folder / file)
 
     def play(self, scenes: Sequence[Sequence[trial.Fault]]) -> None:
         """All sites are as they were at first, and have these faults before them."""

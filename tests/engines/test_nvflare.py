@@ -60,7 +60,7 @@ def submitted(
 
 def test_three_rounds_in_the_simulator_give_the_plain_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = replace(PARAMS, key_bits=256, insecure_small_keys=True)
-    sites = Sites(tmp_path / "sites", params, retrieval="paillier")
+    sites = Sites(tmp_path / "sites", params, form="paillier")
     monkeypatch.setenv(nvflare.SITES, str(sites.folder))
     nvflare.permit(tmp_path / "run" / "secea")
     nvflare.recipe(3, clients=5).execute(SimEnv(clients=list(sites.names), workspace_root=str(tmp_path / "run")))

@@ -18,7 +18,7 @@ from secea.audit.views import same, title, worlds
 from secea.params import Params
 from secea.wire.messages import Kind
 
-PAILLIER = (Params(3, 1), Params(5, 1), Params(5, 1, collusion=2), Params(7, 1, collusion=2))
+PAILLIER = (Params(3, 1, collusion=1), Params(5, 1, collusion=1), Params(5, 1, collusion=2), Params(7, 1, collusion=2))
 
 
 def _paillier_worlds(params: Params) -> tuple[tuple[int, ...], list[World], list[tuple[int, ...]]]:
@@ -29,7 +29,7 @@ def _paillier_worlds(params: Params) -> tuple[tuple[int, ...], list[World], list
 
 
 def _asking(params: Params, world: World, coalition: Sequence[int]) -> Tiny:
-    tiny = Tiny(params, world, retrieval="paillier", queries=len(world.owned[coalition[0]]))
+    tiny = Tiny(params, world, form="paillier", queries=len(world.owned[coalition[0]]))
     with tiny.labelled():
         tiny.asked()
     return tiny

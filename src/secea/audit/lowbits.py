@@ -23,7 +23,7 @@ from secea.params import Params
 from secea.retrieval.reciprocal import Reciprocal
 
 FILL_BITS = 3
-PARAMS = Params(clients=3, dim=1)
+PARAMS = Params(clients=3, dim=1, collusion=1)
 INPUTS: dict[str, tuple[NDArray[np.float64], int]] = {
     "multiples of 2^-4": (np.arange(1, 65)[:, None] / 16, 4),
     "bf16 between 1 and 2": (1 + np.arange(128)[:, None] / 128, 7),

@@ -32,7 +32,7 @@ class Script:
         out[:] = self.word
 
 
-SMALL_NOISE = Params(3, 1, sigma=3, rounds=1, precision=4, max_abs=1.0)
+SMALL_NOISE = Params(3, 1, collusion=1, sigma=3, rounds=1, precision=4, max_abs=1.0)
 SUMS = tuple((total, count) for count in (1, 2, 3) for total in range(-3 * count, 3 * count + 1))
 
 

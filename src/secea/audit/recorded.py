@@ -56,13 +56,13 @@ class Recorded:
     """A server and its clients; `hops` holds what was delivered, in order."""
 
     def __init__(
-        self, sets: Sequence[Collection[str]], *, retrieval: str = "reciprocal", queries: str = "buckets", **params: Any
+        self, sets: Sequence[Collection[str]], *, form: str = "reciprocal", queries: str = "buckets", **params: Any
     ) -> None:
         self.identities = {n: Identity.generate() for n in (*range(len(sets)), SERVER)}
         keys = [self.identities[n].public for n in range(len(sets))]
         given = Params(len(sets), **(SMALL | params))
         given = given.with_bounds(max_entities=max(map(len, sets)), max_union=len(set().union(*sets)))
-        self.session = Session(given, Roster(tuple(keys), self.identities[SERVER].public), retrieval, queries)
+        self.session = Session(given, Roster(tuple(keys), self.identities[SERVER].public), form, queries)
         self.server = Server(self.session, self.identities[SERVER])
         self.clients = {n: Client(self.session, n, self.identities[n], own) for n, own in enumerate(sets)}
         self.hops: list[Hop] = []

@@ -135,9 +135,9 @@ def check_keys() -> int:
     ledger = Ledger()
     sets = [["a", "b", "c"], ["b", "c", "d"], ["a", "d"], ["c", "d", "e"], ["a", "e"]]
     rng = np.random.default_rng(1)  # made-up data
-    for retrieval in ("reciprocal", "paillier"):
+    for form in ("reciprocal", "paillier"):
         with recording(ledger):
-            fed = Federation(Params(clients=5, dim=3, dropouts=1, **SMALL_KEYS), retrieval)
+            fed = Federation(Params(clients=5, dim=3, dropouts=1, **SMALL_KEYS), form)
             fed.setup(sets)
             names = [list(own) for own in sets]
             for number in range(5):
@@ -158,13 +158,13 @@ def check_keys() -> int:
 class Machines:
     """A server and its clients, driven by hand."""
 
-    def __init__(self, sets: Sequence[Sequence[str]], dropouts: int, retrieval: str) -> None:
+    def __init__(self, sets: Sequence[Sequence[str]], dropouts: int, form: str) -> None:
         everyone = (*range(len(sets)), SERVER)
         self.identities = {n: Identity.generate() for n in everyone}
         params = Params(len(sets), 2, dropouts=dropouts, **SMALL_KEYS)
         params = params.with_bounds(max_entities=max(map(len, sets)), max_union=len({e for own in sets for e in own}))
         roster = Roster(tuple(self.identities[n].public for n in range(len(sets))), self.identities[SERVER].public)
-        self.session = Session(params, roster, retrieval, "full")
+        self.session = Session(params, roster, form, "full")
         self.server = Server(self.session, self.identities[SERVER])
         self.clients = [Client(self.session, n, self.identities[n], own) for n, own in enumerate(sets)]
 

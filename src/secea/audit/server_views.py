@@ -54,11 +54,11 @@ def check_absent_owner() -> int:
     """One client is absent, and it is the only owner of an entity; or it is not."""
     sole = World(({0: [1]}, {0: [1]}, {}, {1: [1]}))
     shared = World(({0: [1]}, {0: [1], 1: [1]}, {}, {1: [1]}))
-    params = Params(4, 1, dropouts=1)
+    params = Params(4, 1, collusion=1, dropouts=1)
     return same([_opening_law(params, world, (0, 1, 2), 0) for world in (sole, shared)], "a sole owner is absent")
 
 
-FIVE = Params(5, 1, dropouts=2)
+FIVE = Params(5, 1, collusion=1, dropouts=2)
 FOUR_SETS = ((0, 1, 2, 3, 4), (0, 2, 3, 4), (0, 1, 3, 4), (0, 3, 4))
 """U, U-x, U-y and U-x-y, whose counts are linearly dependent."""
 FIVE_WORLDS = (

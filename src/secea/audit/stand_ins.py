@@ -166,13 +166,13 @@ def tiny_ring(params: Params) -> Ring:
     return insecure_ring(p)
 
 
-def tiny_form(params: Params, queries: int, retrieval: str) -> Retrieval:
+def tiny_form(params: Params, queries: int, name: str) -> Retrieval:
     """The product's form, moved into the tiny ring; noise of 7b has one bit."""
     ring = tiny_ring(params)
-    form: Any = (Reciprocal if retrieval == "reciprocal" else OpenPaillier)(params, queries)
+    form: Any = (Reciprocal if name == "reciprocal" else OpenPaillier)(params, queries)
     form.ring, form.code = ring, Code(params, ring)
     form.answer_row_bytes = form.block_length * ring.element_bytes
-    if retrieval == "reciprocal":
+    if name == "reciprocal":
         form.noise_bits, form.f = 1, 0
     else:
         form.packing, form.paillier_bytes = Narrow(32, ring.primes[0], 3), 0
@@ -181,13 +181,18 @@ def tiny_form(params: Params, queries: int, retrieval: str) -> Retrieval:
     return checked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TinyScheme(Scheme):
     """What all parties know. The queries of the first `followed` contributors alone are re-shared."""
 
-    followed: int = 1
-    most_queries: int | None = None
+    followed: int
+    most_queries: int | None
     """Where it is given, whoever owns more asks for so many of its entities: fewer queries keep laws small."""
+
+    def __init__(self, params: Params, form: str, queries: str, followed: int, most_queries: int | None) -> None:
+        object.__setattr__(self, "followed", followed)
+        object.__setattr__(self, "most_queries", most_queries)
+        super().__init__(params, form, queries)
 
     @property
     def query_count(self) -> int:
@@ -197,7 +202,7 @@ class TinyScheme(Scheme):
     @cached_property
     def form(self) -> Retrieval:
         """In the tiny ring."""
-        return tiny_form(self.params, self.query_count, self.retrieval)
+        return tiny_form(self.params, self.query_count, self._form)
 
     def layout(self, kind: Kind, M: int, clients: int, *, attempt: int = 0) -> Layout:
         """The product's, with fewer sections."""

@@ -136,7 +136,7 @@ def drowned() -> int:
 
 def decrypted() -> int:
     """With Paillier, what client 0 decrypts: (r*A + psi + p*R) / p is uniform over the range of R, but for 2^-sigma."""
-    run = Recorded(PAILLIER_SETS, retrieval="paillier", dim=PAILLIER_DIM, max_entities=6, max_union=6).setup()
+    run = Recorded(PAILLIER_SETS, form="paillier", dim=PAILLIER_DIM, max_entities=6, max_union=6).setup()
     run.round(random_tables(PAILLIER_SETS, PAILLIER_DIM, np.random.default_rng(12)))
     form, key = run.session.form, private_key(run.clients[0].paillier)
     assert isinstance(form, Paillier)

@@ -56,13 +56,13 @@ class Tiny:
         params: Params,
         world: World,
         *,
-        retrieval: str = "reciprocal",
+        form: str = "reciprocal",
         queries: int | None = None,
         followed: int = 1,
     ) -> None:
-        self.params, self.world, self.coins = params.with_bounds(max_entities=3, max_union=3), world, Coins()
-        form = "buckets" if queries is None else "full"
-        self.scheme = TinyScheme(self.params, retrieval, form, followed, queries)
+        bounded = params.with_bounds(max_entities=3, max_union=3)
+        self.scheme = TinyScheme(bounded, form, "buckets" if queries is None else "full", followed, queries)
+        self.params, self.world, self.coins = self.scheme.params, world, Coins()
         self.ring: Ring = self.scheme.ring
         self.everyone = tuple(range(params.N))
         self.dealt: list[Sent] = []
@@ -229,7 +229,7 @@ class Tiny:
         return self
 
     def give(self, n: int, number: int = 1) -> None:
-        """Client n's embeddings are ready to be dealt, in the layout of the retrieval."""
+        """Client n's embeddings are ready to be dealt, in the layout of the form."""
         client, params = self.clients[n], self.params
         own = np.array([self.world.owned[n][m] for m in client.rows.tolist()], np.int64).reshape(-1, params.dim)
         width = params.K * self.scheme.form.block_length

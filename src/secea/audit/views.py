@@ -25,7 +25,12 @@ from secea.params import Params
 from secea.sharing import seeded_clients
 from secea.wire.messages import Kind
 
-FEDERATIONS = (Params(3, 1), Params(5, 2), Params(5, 1, collusion=2), Params(7, 2, collusion=2))
+FEDERATIONS = (
+    Params(3, 1, collusion=1),
+    Params(5, 2, collusion=1),
+    Params(5, 1, collusion=2),
+    Params(7, 2, collusion=2),
+)
 
 
 def title(params: Params) -> str:
@@ -270,7 +275,12 @@ def check_results() -> int:
     return cases
 
 
-SURPLUS = (Params(4, 1), Params(6, 2), Params(5, 1, dropouts=2), Params(6, 1, collusion=2))
+SURPLUS = (
+    Params(4, 1, collusion=1),
+    Params(6, 2, collusion=1),
+    Params(5, 1, collusion=1, dropouts=2),
+    Params(6, 1, collusion=2),
+)
 """Federations in which more clients answer than are needed."""
 
 

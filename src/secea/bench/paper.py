@@ -82,11 +82,11 @@ class Literal:
 class Ours:
     """One of our forms, after a first round: tables of powers are built."""
 
-    def __init__(self, shape: Shape, key_bits: int, retrieval: str) -> None:
+    def __init__(self, shape: Shape, key_bits: int, form: str) -> None:
         self.shape, self.tables = shape, shape.tables()
-        queries = "full" if retrieval == "paillier" else "buckets"
+        queries = "full" if form == "paillier" else "buckets"
         params = shape.params(key_bits=key_bits, insecure_small_keys=True)
-        self.fed = Federation(params, retrieval=retrieval, queries=queries)
+        self.fed = Federation(params, form=form, queries=queries)
         self.fed.setup([table.names for table in self.tables])
         self.round()
 

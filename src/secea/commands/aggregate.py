@@ -35,7 +35,7 @@ Step = Callable[[str], None]
 )
 @click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
 @click.option(
-    "--retrieval", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
+    "--form", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
     help="paillier is the paper's form: slower, exact means that show the number of owners.",
 )  # fmt: skip
 @shell.json_option
@@ -65,20 +65,21 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
         _show(result)
 
 
-def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, retrieval: str, **params: Any) -> dict[str, Any]:
+def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str, **params: Any) -> dict[str, Any]:
     """Read, aggregate, write; nothing is written before everything is there."""
     targets = _targets(paths, out, force)
     from secea.commands import formats
     from secea.engines.local import Federation
     from secea.params import Params
+    from secea.retrieval import check_paper
 
     sources = []
     for path in paths:
         step(f"reading {path.name}")
         sources.append(formats.read(path))
-    settings = Params(clients=len(sources), dim=sources[0].table.dim, **params)
+    settings = check_paper(Params(clients=len(sources), dim=sources[0].table.dim, **params))
     formats.check(sources, settings.max_abs)
-    fed = Federation(settings, retrieval)
+    fed = Federation(settings, form)
     started = time.perf_counter()
     step("set-up")
     fed.setup([source.table.names for source in sources])
@@ -96,7 +97,7 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, retrieval:
         "union": fed.server.M,
         "dim": settings.dim,
         "collusion": settings.collusion,
-        "retrieval": retrieval,
+        "form": form,
         "resolution": settings.resolution,
         "seconds": {"setup": ready - started, "round": done - ready},
         "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},

@@ -50,7 +50,7 @@ class Rates:
     """What the trials say about other federations: a smaller and a larger one for each phase."""
 
     clients: int
-    retrieval: str
+    form: str
     trials: Mapping[str, tuple[Trial, Trial]]
     keys: float
     """Seconds in which a client makes its Paillier key."""
@@ -63,7 +63,7 @@ class Rates:
             for party in PARTIES:
                 slope = max(0.0, large.seconds[party] - small.seconds[party]) / max(1, large.work - small.work)
                 fixed = max(0.0, small.seconds[party] - slope * small.work)
-                work = _work(cost, phase, self.retrieval)  # of all clients together
+                work = _work(cost, phase, self.form)  # of all clients together
                 one = party == "client"
                 found[phase][party] = fixed * (more if one else more**2) + slope * work / (more if one else 1)
         found["setup"]["client"] += self.keys
@@ -76,37 +76,37 @@ class Rates:
         return round((large.stored + slope * (positions - large.positions)) * clients / self.clients)
 
 
-def _work(cost: Plan, phase: str, retrieval: str) -> int:
+def _work(cost: Plan, phase: str, form: str) -> int:
     """What time is taken to grow with. Paillier's operations leave nothing else to see."""
     if phase == "setup":
         return cost.setup_bytes + cost.setup_multiplications
-    if retrieval == "paillier":
+    if form == "paillier":
         return cost.by_kind["answer"] + cost.by_kind["mean"]
     return cost.round_bytes + cost.round_multiplications
 
 
-def measured(params: Params, entities: int, retrieval: str = "reciprocal", queries: str = "buckets") -> Rates:
+def measured(params: Params, entities: int, form: str = "reciprocal", queries: str = "buckets") -> Rates:
     """Run small federations like this one. `params` has its bounds."""
     assert params.max_entities is not None
-    clients = min(params.N, 3 if retrieval == "paillier" else MOST_CLIENTS)
+    clients = min(params.N, 3 if form == "paillier" else MOST_CLIENTS)
     collusion = max(1, min(round(params.T * clients / params.N), (clients + 1) // 2 - 1))
     few = replace(
         params, clients=clients, collusion=collusion, max_entities=None, max_union=None,
         dropouts=min(params.dropouts, clients - 2 * collusion - 1),
     )  # fmt: skip
-    share, choice = params.max_entities / entities, (retrieval, queries)
+    share, choice = params.max_entities / entities, (form, queries)
     while few.dim > 1 and sum(_sends(few, 2 * SMALLEST, share, choice)) > TRIAL_BYTES:
         few = replace(few, dim=few.dim // 2)
-    if retrieval == "paillier":
+    if form == "paillier":
         first, large, keys = _run(few, SMALLEST_PAILLIER, share, choice, rounds=2)
         last, _, _ = _run(few, _size(few, share, choice, entities, rounds=0), share, choice, rounds=0)
         none = Trial(0, 0, dict.fromkeys(PARTIES, 0.0), 0, 0)
-        return Rates(clients, retrieval, {"setup": (first, last), "round": (none, large)}, keys)
+        return Rates(clients, form, {"setup": (first, last), "round": (none, large)}, keys)
     _run(Params(3, dim=1), 3, 1.0, choice, rounds=1)  # what is loaded on first use is loaded now
     first, small, _ = _run(few, SMALLEST, share, choice, rounds=3)
     _, large, _ = _run(few, _size(few, share, choice, entities, rounds=2), share, choice, rounds=3)
     last, _, _ = _run(few, _size(few, share, choice, entities, rounds=0), share, choice, rounds=0)
-    return Rates(clients, retrieval, {"setup": (first, last), "round": (small, large)}, 0.0)
+    return Rates(clients, form, {"setup": (first, last), "round": (small, large)}, 0.0)
 
 
 def _bounded(params: Params, entities: int, share: float) -> Params:
@@ -116,7 +116,7 @@ def _bounded(params: Params, entities: int, share: float) -> Params:
 
 def _sends(params: Params, entities: int, share: float, choice: tuple[str, str]) -> tuple[int, int]:
     """Bytes of the set-up, and of a round."""
-    cost = plan(_bounded(params, entities, share), entities=entities, retrieval=choice[0], queries=choice[1])
+    cost = plan(_bounded(params, entities, share), entities=entities, form=choice[0], queries=choice[1])
     return cost.setup_bytes, cost.round_bytes
 
 
@@ -145,7 +145,7 @@ def _run(
         if number == 0 and rounds > 1:  # it pays for memory
             before = _spent(fed, "online")
     counted = max(1, rounds - 1)
-    cost = plan(params, entities=entities, retrieval=choice[0], queries=choice[1])
+    cost = plan(params, entities=entities, form=choice[0], queries=choice[1])
     online = {party: (spent - before[party]) / counted for party, spent in _spent(fed, "online").items()}
     keys = sum(fed.timing[n]["setup"].stages[KEYS] for n in range(params.N)) / params.N
     kept = fed.session.query_positions(entities), fed.timing[0]["setup"].stored

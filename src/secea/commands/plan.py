@@ -42,7 +42,7 @@ MOST_CHOICES: Final = 9
 )
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
 @click.option(
-    "--retrieval",
+    "--form",
     type=click.Choice(["reciprocal", "paillier"]),
     default="reciprocal",
     show_default=True,
@@ -59,7 +59,7 @@ MOST_CHOICES: Final = 9
 )  # fmt: skip
 @shell.json_option
 def plan(
-    entities: int, per_client: int | None, retrieval: str, queries: str, mbit: float, as_json: bool, **params: Any
+    entities: int, per_client: int | None, form: str, queries: str, mbit: float, as_json: bool, **params: Any
 ) -> None:
     """What a federation would cost, before anybody sets it up.
 
@@ -80,43 +80,44 @@ def plan(
             f"--entities must be between --per-client and clients times that: {own:,} to {params['clients'] * own:,}"
         )
     from secea.params import Params
+    from secea.retrieval import check_paper
 
-    settings = Params(max_entities=own, max_union=entities, **params)
+    settings = check_paper(Params(max_entities=own, max_union=entities, **params))
     with shell.working("running small federations to measure this machine"):
-        result = report(settings, retrieval, queries, mbit)
+        result = report(settings, form, queries, mbit)
     if as_json:
         shell.echo_json(result)
     else:
         _show(result, shell.console())
 
 
-def report(params: Params, retrieval: str, queries: str, mbit: float) -> dict[str, Any]:
+def report(params: Params, form: str, queries: str, mbit: float) -> dict[str, Any]:
     """Everything: the fields of `secea.plan`, and what is made of them."""
     from secea.commands.estimate import measured
 
     assert params.max_union is not None
-    rates = measured(params, params.max_union, retrieval, queries)
-    found = _costs(params, retrieval, queries, rates, mbit)
+    rates = measured(params, params.max_union, form, queries)
+    found = _costs(params, form, queries, rates, mbit)
     tried = {trial.entities for pair in rates.trials.values() for trial in pair} - {0}
     return {
         "params": asdict(params) | {"K": params.K, "need": params.need, "resolution": params.resolution},
-        "retrieval": retrieval,
+        "form": form,
         "queries": queries,
         "mbit": mbit,
         **found,
-        "choices": [row for each in _choices(params) if (row := _brief(each, retrieval, queries, rates, mbit))],
-        "projection": _projection(params, retrieval, queries, rates, mbit),
+        "choices": [row for each in _choices(params) if (row := _brief(each, form, queries, rates, mbit))],
+        "projection": _projection(params, form, queries, rates, mbit),
         "tried": {"clients": rates.clients, "entities": sorted(tried)},
     }
 
 
-def _costs(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
+def _costs(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
     """Bytes, seconds and memory of one federation."""
     from secea.plan import plan as planned
 
     assert params.max_union is not None
     M, N = params.max_union, params.N
-    cost = planned(params, entities=M, retrieval=retrieval, queries=queries)
+    cost = planned(params, entities=M, form=form, queries=queries)
     seconds = rates.seconds(params, cost)
     phases: dict[str, Any] = {}
     for phase, whole in (("setup", cost.setup_bytes), ("round", cost.round_bytes)):
@@ -131,10 +132,10 @@ def _costs(params: Params, retrieval: str, queries: str, rates: Rates, mbit: flo
         }  # fmt: skip
         client, server = phases[phase]["client"], phases[phase]["server"]
         phases[phase]["seconds"] = client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
-    return asdict(cost) | {"phases": phases, "memory": _memory(params, retrieval, queries, rates, phases)}
+    return asdict(cost) | {"phases": phases, "memory": _memory(params, form, queries, rates, phases)}
 
 
-def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: dict[str, Any]) -> dict[str, int]:
+def _memory(params: Params, form: str, queries: str, rates: Rates, phases: dict[str, Any]) -> dict[str, int]:
     """Bytes. A party of a deployment holds what it keeps, and the messages of a phase; rows in the making are small.
 
     In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
@@ -144,7 +145,7 @@ def _memory(params: Params, retrieval: str, queries: str, rates: Rates, phases: 
     from secea.wire.messages import CHUNK_BYTES
 
     assert params.max_union is not None
-    scheme = Scheme(params, retrieval, queries)
+    scheme = Scheme(params, form, queries)
     N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
     width, element = scheme.form.block_length, scheme.ring.element_bytes
     kept = rates.stored(N, scheme.query_positions(M))
@@ -176,10 +177,10 @@ def _choices(params: Params) -> Iterator[Params]:
                 yield replace(params, collusion=collusion, dropouts=dropouts)
 
 
-def _brief(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
+def _brief(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
     """One line of a table; None where precision and security leave no room for it."""
     try:
-        cost = _costs(params, retrieval, queries, rates, mbit)
+        cost = _costs(params, form, queries, rates, mbit)
     except ParamsError:
         return None
     return {
@@ -193,7 +194,7 @@ def _brief(params: Params, retrieval: str, queries: str, rates: Rates, mbit: flo
     }  # fmt: skip
 
 
-def _projection(params: Params, retrieval: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
+def _projection(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
     """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
     assert params.max_entities is not None
     assert params.max_union is not None
@@ -203,7 +204,7 @@ def _projection(params: Params, retrieval: str, queries: str, rates: Rates, mbit
         params, clients=clients, max_union=entities, max_entities=own,
         collusion=max(1, params.T * clients // params.N), dropouts=params.dropouts * clients // params.N,
     )  # fmt: skip
-    return _brief(far, retrieval, queries, rates, mbit)
+    return _brief(far, form, queries, rates, mbit)
 
 
 # ------------------------------------------------------------------------------------------------------------- showing
@@ -236,7 +237,7 @@ def _show(found: dict[str, Any], console: Console) -> None:
     console.print(
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
         f" dim {params['dim']}; T={params['collusion']}, K={params['K']}, drop-outs {params['dropouts']};"
-        f" {found['retrieval']}, {found['primes']} {'prime' if found['primes'] == 1 else 'primes'}",
+        f" {found['form']}, {found['primes']} {'prime' if found['primes'] == 1 else 'primes'}",
         style="bold",
     )
     grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))

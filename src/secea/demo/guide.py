@@ -20,6 +20,7 @@ from secea.engines.local_port import Hop
 from secea.errors import FederationError, ParamsError
 from secea.params import Params
 from secea.plan import plan
+from secea.retrieval import check_paper
 
 Floats = NDArray[np.float64]
 SHOWN: Final = 6
@@ -30,7 +31,8 @@ MOST_CLIENTS: Final = 12
 
 def guided(source: str | None, *, clients: int, collusion: int, dim: int, seed: int | None) -> dict[str, Any]:
     """Everything that the demo shows."""
-    params = Params(clients=clients, collusion=collusion, dim=dim)  # a mistake shows before any work is done
+    # A mistake shows before any work is done.
+    params = check_paper(Params(clients=clients, collusion=collusion, dim=dim))
     if clients > MOST_CLIENTS:
         raise ParamsError(f"the guide takes at most {MOST_CLIENTS} clients; with --entities it can be more")
     seed = secrets.randbelow(2**32) if seed is None else seed
@@ -54,7 +56,7 @@ def guided(source: str | None, *, clients: int, collusion: int, dim: int, seed: 
 
 def made_up(*, clients: int, collusion: int, entities: int, dim: int, seed: int | None) -> dict[str, Any]:
     """A federation with random embeddings, of any size: means and costs alone."""
-    params = Params(clients=clients, collusion=collusion, dim=dim)
+    params = check_paper(Params(clients=clients, collusion=collusion, dim=dim))
     seed = secrets.randbelow(2**32) if seed is None else seed
     rng = np.random.Generator(np.random.PCG64(seed))  # made-up data, no secrets
     tables: Tables = []

@@ -85,7 +85,7 @@ def key_fingerprint(public: bytes) -> str:
     return spelled(hashlib.sha256(b"secea key\n" + public).digest())
 
 
-def make_session(server: str, clients: Sequence[str], params: Sequence[str], retrieval: str) -> Session:
+def make_session(server: str, clients: Sequence[str], params: Sequence[str], form: str) -> Session:
     """From the words of a command line: a file, NAME=FILE for each client, NAME=VALUE for each parameter."""
     named = [_pair(client, "--client NAME=FILE") for client in clients]
     roster = Roster(
@@ -97,13 +97,13 @@ def make_session(server: str, clients: Sequence[str], params: Sequence[str], ret
         raise ParamsError(f"there is no parameter {min(unknown)!r}; there are {known}")
     if missing := {"dim", "max_entities", "max_union"} - given.keys():
         raise ParamsError(f"the parameter {min(missing)} is missing: --param {min(missing)}=...")
-    return Session(Params(**({"clients": len(named)} | given)), roster, retrieval)
+    return Session(Params(**({"clients": len(named)} | given)), roster, form)
 
 
-def _pair(text: str, form: str) -> tuple[str, str]:
+def _pair(text: str, expected: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise ParamsError(f"expected {form}, got {text!r}")
+        raise ParamsError(f"expected {expected}, got {text!r}")
     return name, value
 
 
@@ -130,7 +130,7 @@ def session_json(session: Session) -> str:
     text = {
         "secea": 1,
         "params": asdict(session.params),
-        "retrieval": session.retrieval,
+        "form": session.form.name,
         "queries": session.queries,
         "server": session.roster.server.hex(),
         "clients": [
@@ -152,7 +152,8 @@ def read_session(path: Path | str) -> Session:
             bytes.fromhex(text["server"]),
             tuple(client["name"] for client in text["clients"]),
         )
-        session = Session(Params(**text["params"]), roster, text["retrieval"], text["queries"])
+        form = text["retrieval" if "retrieval" in text else "form"]  # its older name
+        session = Session(Params(**text["params"]), roster, form, text["queries"])
         fingerprint = text["fingerprint"]
     except (ValueError, KeyError, TypeError) as error:
         raise ParamsError(f"{path} is no federation file: {error}; make one with `secea roster`") from None

@@ -13,6 +13,7 @@ from secea.client import Client
 from secea.engines.local_port import Account, Cost, Hop, LocalDriver, LocalPort
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
 from secea.params import Params
+from secea.retrieval import check_paper
 from secea.server import Phase, Server
 from secea.session import Session, check_choice
 from secea.table import Name, Table, TableLike, as_table, canonical_names, like
@@ -36,16 +37,17 @@ class Federation:
     def __init__(
         self,
         params: Params,
-        retrieval: str = "reciprocal",
+        form: str = "reciprocal",
         queries: str = "buckets",
         *,
         entropy: Entropy = os.urandom,
     ) -> None:
         if not isinstance(params, Params):
             raise ParamsError(f"a Federation takes secea.Params(clients=..., dim=...), got {type(params).__name__}")
-        check_choice(retrieval, queries)
+        check_choice(form, queries)
+        params = check_paper(params)
         self.params = self._params = params
-        self.retrieval, self.queries, self._entropy = retrieval, queries, entropy
+        self._form, self.queries, self._entropy = form, queries, entropy
         self._identities = {n: Identity.generate(entropy) for n in (*range(params.clients), SERVER)}
         self._paillier: dict[int, bytes] = {}
         self._account = Account(params.clients)
@@ -85,7 +87,7 @@ class Federation:
         params = self._params.with_bounds(max_entities=max(map(len, names.values()), default=0), max_union=len(union))
         keys = {n: identity.public for n, identity in self._identities.items()}
         roster = Roster(tuple(keys[n] for n in range(params.clients)), keys[SERVER])
-        session = Session(params, roster, self.retrieval, self.queries)
+        session = Session(params, roster, self._form, self.queries)
         self._account.phase, self._account.whole_process = "setup", session.form.paillier_bytes > 0
         clients = {n: self._new_client(session, n, own) for n, own in names.items()}
         server = Server(session, self._identities[SERVER], self._entropy, early=True)
@@ -154,7 +156,7 @@ class Federation:
     def _regroup(self, stay: Sequence[int | None], names: dict[int, tuple[Name, ...]]) -> None:
         """A session of these clients in this order (None: a new one). Identities and Paillier keys are kept."""
         before = self._params, self._identities, self._paillier, self._account.timing
-        self._params = replace(self._params, clients=len(stay))
+        self._params = check_paper(replace(self._params, clients=len(stay)))
         fresh = {i: Identity.generate(self._entropy) if n is None else self._identities[n] for i, n in enumerate(stay)}
         self._identities = fresh | {SERVER: self._identities[SERVER]}
         self._paillier = {i: self._paillier[n] for i, n in enumerate(stay) if n in self._paillier}
@@ -293,7 +295,7 @@ def _client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
 
 
 def aggregate(
-    tables: Iterable[TableLike], *, retrieval: str = "reciprocal", queries: str = "buckets", **params: Any
+    tables: Iterable[TableLike], *, form: str = "reciprocal", queries: str = "buckets", **params: Any
 ) -> list[Any]:
     """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
 
@@ -302,7 +304,7 @@ def aggregate(
     """
     known = {each.name for each in fields(Params)}
     if unknown := sorted(params.keys() - known):
-        raise ParamsError(f"aggregate takes no {unknown[0]!r}; it takes retrieval, queries, {', '.join(sorted(known))}")
+        raise ParamsError(f"aggregate takes no {unknown[0]!r}; it takes form, queries, {', '.join(sorted(known))}")
     if isinstance(tables, Mapping | str | bytes | Table) or not isinstance(tables, Iterable):
         raise TableTypeError(f"expected a list of tables, one per client, got {type(tables).__name__}")
     sources = list(tables)
@@ -311,6 +313,6 @@ def aggregate(
     for n, table in filled:
         if table.dim != dim:
             raise TableError(f"client {filled[0][0]} has embeddings of length {dim}, client {n} of length {table.dim}")
-    fed = Federation(Params(**({"clients": len(sources), "dim": dim} | params)), retrieval, queries)
+    fed = Federation(Params(**({"clients": len(sources), "dim": dim} | params)), form, queries)
     fed.setup([source.keys() for source in sources])
     return fed.round(sources)

@@ -15,6 +15,7 @@ from secea.engines.local import Federation
 from secea.engines.local_port import Hop
 from secea.errors import ParamsError
 from secea.params import Params
+from secea.retrieval import check_paper
 from secea.table import Name, Table
 from secea.wire.keys import Opener, Sealer
 from secea.wire.messages import Buffer, Header, Kind
@@ -152,7 +153,7 @@ def check(methods: Sequence[str], clients: int, collusion: int) -> None:
     """Refuse early what the protocol would refuse."""
     if "secea" in methods:
         try:
-            Params(clients=clients, dim=1, collusion=collusion)
+            check_paper(Params(clients=clients, dim=1, collusion=collusion))
         except ParamsError as error:
             others = ",".join(name for name in methods if name != "secea") or "plain"
             raise ParamsError(f"{error}; or leave the method secea out: --methods {others}") from None

@@ -7,12 +7,15 @@ chunk: the `Answerer` of client v, the `Masker` of the server, the `Reader` of c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
+from secea.errors import ParamsError
+from secea.params import MAX_CLIENTS, Params
 from secea.wire.messages import Buffer
 
 if TYPE_CHECKING:
@@ -20,6 +23,24 @@ if TYPE_CHECKING:
     from secea.wire.endpoint import Endpoint, Stage
 
 Floats64 = NDArray[np.float64]
+
+
+def check_paper(params: Params) -> Params:
+    """These parameters with collusion chosen; refused where the paper's forms cannot work with them."""
+    n, T = params.clients, 1 if params.collusion is None else params.collusion
+    if n < 3:
+        raise ParamsError(
+            f"clients must be 3..{MAX_CLIENTS} (with two, each would learn the other's embedding by subtraction),"
+            f' got {n}; two clients need form="keyed"'
+        )
+    minority = (n + 1) // 2 - 1
+    if minority < T:
+        raise ParamsError(f"collusion must be 1..{minority} for {n} clients (a minority), got {T}")
+    most = n - 2 * T - 1
+    if params.dropouts > most:
+        hint = f"with collusion {T}, {n} clients leave room for {most} drop-outs"
+        raise ParamsError(f"dropouts must be 0..{most}: {hint}, got {params.dropouts}")
+    return params if params.collusion == T else replace(params, collusion=T)
 
 
 class Answerer(Protocol):
@@ -76,6 +97,8 @@ class Reader(Protocol):
 class Retrieval(Protocol):
     """What the two forms have in common."""
 
+    name: str
+    """As the user and the session's hash know it."""
     ring: Ring
     code: Code
     block_length: int

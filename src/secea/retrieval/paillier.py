@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 class Paillier:
     """The public side of the form for one set of parameters; `queries` is the number that each client sends."""
 
+    name = "paillier"
     weighted = False
     ring = RING61
     tolerance = 0.0

@@ -35,6 +35,7 @@ MOST_BITS = 124  # of an encoded input: the kernels work on 128-bit integers
 class Reciprocal:
     """The public side of the form for one set of parameters; `queries` is the number that each client sends."""
 
+    name = "reciprocal"
     weighted = True
     paillier_bytes = 0
 

@@ -33,6 +33,12 @@ def tags_of(names: Sequence[Name], key: bytes) -> Words:
     return (np.frombuffer(hashed, "<u8").astype(np.uint64) >> np.uint64(3)) % np.uint64(M61)
 
 
+def tags_of_keys(keys: Sequence[bytes], key: bytes) -> Words:
+    """Client n: the tag of each entity from the PRF of its name, under a key of the union."""
+    hashed = b"".join(hashlib.blake2b(each, digest_size=8, key=key).digest() for each in keys)
+    return (np.frombuffer(hashed, "<u8").astype(np.uint64) >> np.uint64(3)) % np.uint64(M61)
+
+
 def _mixed(x: Words, key: int) -> Words:
     """A fixed bijection of 64-bit words that spreads them (the finaliser of SplitMix64); tags are already uniform."""
     with np.errstate(over="ignore"):

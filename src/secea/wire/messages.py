@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from secea.errors import SERVER, ProtocolError, party
 
@@ -53,16 +53,17 @@ NO_PLACEMENT: Final = b"placement"
 """What a client says in an abort."""
 
 
-def kind_of(message: Buffer) -> Kind:
+def kind_of(message: Buffer, kinds: type[IntEnum] = Kind) -> Any:
     """The kind of a message that a party made."""
-    return Kind(message[_KIND_AT])
+    return kinds(message[_KIND_AT])
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The label of a message: authenticated, and all of it but the chunk's number goes into the message's key."""
 
-    kind: Kind
+    kind: Any
+    """One of the form's kinds: an `IntEnum`."""
     sender: int
     receiver: int
     epoch: int
@@ -108,8 +109,11 @@ class Header:
         return self._packed(0)
 
     @classmethod
-    def parse(cls, message: Buffer, carrier: int) -> Header:
-        """The header of a message that `carrier` handed over; or a `ProtocolError` that names the carrier."""
+    def parse(cls, message: Buffer, carrier: int, kinds: type[IntEnum] = Kind) -> Header:
+        """The header of a message that `carrier` handed over; or a `ProtocolError` that names the carrier.
+
+        `kinds` are those of the federation's form: nothing else is a message.
+        """
         if len(message) < HEADER_BYTES:
             raise ProtocolError((carrier,), f"a message of {len(message)} bytes is shorter than a header")
         version, kind, sender, receiver, attempt, epoch, weights, round_, sequence, chunk, chunks, context, salt = (
@@ -119,7 +123,7 @@ class Header:
             fault = f"a message of wire version {version}; this is version {WIRE_VERSION}: install the same release"
             raise ProtocolError((carrier,), fault)
         try:
-            kind = Kind(kind)
+            kind = kinds(kind)
         except ValueError:
             raise ProtocolError((carrier,), f"a message of the unknown kind {kind}") from None
         if not chunk < chunks:

@@ -39,9 +39,9 @@ class Spoils:
     tables: Tables
 
 
-def bribed(retrieval: str) -> Spoils:
+def bribed(name: str) -> Spoils:
     """A federation whose server and client 0 put together what they have; no other secret is used."""
-    run = Recorded(SETS, retrieval=retrieval, dim=DIM, max_entities=6, max_union=6).setup()
+    run = Recorded(SETS, form=name, dim=DIM, max_entities=6, max_union=6).setup()
     tables = random_tables(SETS, DIM, np.random.default_rng(9))
     run.begin(tables)
     run.until(Phase.ANSWER)

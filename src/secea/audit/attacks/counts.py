@@ -150,11 +150,11 @@ def deviations(params: Params, rounds: int) -> list[tuple[float, float]]:
 # ------------------------------------------------------------------------------------------------ through the product
 
 
-def federation(kind: Grid, made: World, retrieval: str = "reciprocal") -> tuple[Recorded, list[dict[str, Any]]]:
+def federation(kind: Grid, made: World, form: str = "reciprocal") -> tuple[Recorded, list[dict[str, Any]]]:
     """A federation that is set up for a world, and its tables."""
     sets = [{f"{e}" for e in made.owned(n)} for n in range(CLIENTS)]
     tables = [{f"{e}": made.rows[n][e].astype(kind.dtype) for e in made.owned(n)} for n in range(CLIENTS)]
-    return Recorded(sets, retrieval=retrieval, dim=DIM, precision=kind.precision).setup(), tables
+    return Recorded(sets, form=form, dim=DIM, precision=kind.precision).setup(), tables
 
 
 def read_by(client: Client) -> tuple[Floats, list[int]]:
@@ -197,7 +197,7 @@ def averaged(kind: Grid, entities: int = TRIALS, rounds: int = ROUNDS) -> tuple[
     Encoding and noise are the product's; shares, queries and pads, which cancel, are left out.
     """
     made = world(kind, entities)
-    params = Params(CLIENTS, dim=DIM, precision=kind.precision, max_entities=entities, max_union=entities)
+    params = Params(CLIENTS, dim=DIM, collusion=1, precision=kind.precision, max_entities=entities, max_union=entities)
     form = Reciprocal(params, entities)
     ring, owned = form.ring, [made.owned(n) for n in range(CLIENTS)]
     shared = [sharing(made, kind, form, os.urandom(32), n) for n in range(CLIENTS)]
@@ -244,7 +244,7 @@ def limit_of_exact_means(kind: Grid, entities: int = 20) -> float:
 def limit_of_small_tables(kind: Grid, tables: int = 200) -> float:
     """Tables of one entity each have too few numbers to find their grid: the rate at which the search finds counts."""
     made = world(kind, tables)
-    params = Params(CLIENTS, dim=DIM, precision=kind.precision, max_entities=1, max_union=1)
+    params = Params(CLIENTS, dim=DIM, collusion=1, precision=kind.precision, max_entities=1, max_union=1)
     form, keys = Reciprocal(params, 3), [os.urandom(32) for _ in range(CLIENTS)]
     means, own = np.zeros((2, tables, DIM))
     noise = params.resolution * (np.random.default_rng(SEED).random((tables, DIM)) - 0.5)  # as much as the server's

@@ -115,7 +115,7 @@ def _shares(Y: int, r: int, q: int) -> set[int]:
 
 def division() -> int:
     """Run a federation with Paillier, and let client 0 divide."""
-    run = Recorded(SETS, retrieval="paillier", dim=DIM, max_entities=6, max_union=6).setup()
+    run = Recorded(SETS, form="paillier", dim=DIM, max_entities=6, max_union=6).setup()
     tables = random_tables(SETS, DIM, np.random.default_rng(0))
     run.round(tables)
     found, me, truth = divide(run), run.clients[0], true_sums(tables, run.params)
@@ -172,7 +172,7 @@ def logarithms() -> int:
     """Client 0 chose smooth primes: from its own answer h^y, scaled and blinded, it takes r*y + x and divides by y."""
     (p, p_factors), (q, q_factors) = smooth_prime(os.urandom), smooth_prime(os.urandom)
     public = PrivateKey(p, q).public
-    form = Paillier(Params(3, dim=DIM, key_bits=512, insecure_small_keys=True, max_entities=1, max_union=1), 3)
+    form = Paillier(Params(3, DIM, 1, key_bits=512, insecure_small_keys=True, max_entities=1, max_union=1), 3)
     blinds: list[bytes] = []
 
     def kept(count: int) -> bytes:

@@ -112,7 +112,7 @@ def key_swap() -> int:
 
 def paillier_key_swap() -> int:
     """Let others encrypt their answers to client 0 under the server's own key, and decode the sums."""
-    run = Recorded(SETS, retrieval="paillier", dim=DIM)
+    run = Recorded(SETS, form="paillier", dim=DIM)
     relay, tables = Middleman(run), random_tables(SETS, DIM, np.random.default_rng(4))
     try:
         run.setup(relay)
@@ -151,7 +151,7 @@ def two_sets() -> int:
 
     Clients 5 and 6 then hold the sums of x with and without client 0, from one and the same round.
     """
-    run = Recorded(EVERYONE, retrieval="paillier", dim=DIM, dropouts=4).setup()  # three answers are enough
+    run = Recorded(EVERYONE, form="paillier", dim=DIM, dropouts=4).setup()  # three answers are enough
     tables = random_tables(EVERYONE, DIM, np.random.default_rng(5))
     run.begin(tables)
     run.up(clients=range(1, 7))
@@ -192,8 +192,8 @@ def two_sets() -> int:
 def replays() -> int:
     """Before each message of a second round, offer its receiver all messages that it took before."""
     tried = 0
-    for retrieval in ("reciprocal", "paillier"):
-        run = Recorded(SETS[:3], retrieval=retrieval, dim=DIM).setup()
+    for form in ("reciprocal", "paillier"):
+        run = Recorded(SETS[:3], form=form, dim=DIM).setup()
         run.round(random_tables(SETS[:3], DIM, np.random.default_rng(6)))
         old = list(run.hops)
 
@@ -207,7 +207,7 @@ def replays() -> int:
                     except ProtocolError:
                         continue
                     kind = past.header.kind.name.lower()
-                    raise Objection(f"{retrieval}: an old {kind} was taken again")  # noqa: B023
+                    raise Objection(f"{form}: an old {kind} was taken again")  # noqa: B023
             return [hop]
 
         run.round(random_tables(SETS[:3], DIM, np.random.default_rng(7)), first_the_old)
@@ -217,11 +217,11 @@ def replays() -> int:
 # ------------------------------------------------------------------------------------------------------ counting bytes
 
 
-def traffic(owned: int, retrieval: str) -> list[tuple[int, int, str, int]]:
+def traffic(owned: int, form: str) -> list[tuple[int, int, str, int]]:
     """What the network shows of a set-up and a round if client 1 has so many entities: who, to whom, what, size."""
     sets = [set("abcdef"), set("abcdef"[:owned]), set("af")]
     while True:  # a stalled union or a failed placement shows as a retry: rare, and documented
-        run, seen = Recorded(sets, retrieval=retrieval, dim=DIM), []
+        run, seen = Recorded(sets, form=form, dim=DIM), []
 
         def watch(hop: Hop) -> Iterable[Hop]:
             seen.append((hop.carrier, hop.receiver, hop.header.kind.name, len(hop.message)))  # noqa: B023
@@ -238,10 +238,10 @@ def traffic(owned: int, retrieval: str) -> list[tuple[int, int, str, int]]:
 
 def counting() -> int:
     """Compare the traffic for every number of entities that client 1 can have."""
-    for retrieval in ("reciprocal", "paillier"):
-        shown = [traffic(owned, retrieval) for owned in range(1, 7)]
+    for form in ("reciprocal", "paillier"):
+        shown = [traffic(owned, form) for owned in range(1, 7)]
         if (different := len({tuple(seen) for seen in shown})) > 1:
-            raise Objection(f"{retrieval}: six numbers of entities show as {different} different sequences of messages")
+            raise Objection(f"{form}: six numbers of entities show as {different} different sequences of messages")
         assert shown[0][-1][2] == Kind.MEAN.name, f"the round was not finished: {shown[0][-1]}"
     return 12
 

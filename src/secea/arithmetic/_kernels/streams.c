@@ -1,0 +1,596 @@
+/* Key streams, noise and fill; see streams.h for what the functions do. Compiled after kernels.c, whose arithmetic it uses.
+ *
+ * A tile of words is made by AES and worked on while it is in the first-level cache. Words that are not below the prime
+ * are rare: a loop adds them like the others and says that there were some; then they are replaced. */
+
+#include "streams.h"
+
+#define WORDS_BYTES 4096
+#define WORDS32 (WORDS_BYTES / 4)
+#define WORDS61 (WORDS_BYTES / 8)
+#define BLOCKS (WORDS_BYTES / 16)
+#define GROUP_BLOCKS 16 /* blocks are made in whole groups: buffers have room for one more */
+#define KEYS_AT_ONCE 64
+
+typedef struct {
+    _Alignas(16) uint8_t round[15][16];
+} schedule;
+
+typedef union {
+    _Alignas(64) uint8_t byte[WORDS_BYTES + 16 * GROUP_BLOCKS];
+    uint32_t word[WORDS32 + 4 * GROUP_BLOCKS];
+    uint64_t pair[WORDS61 + 2 * GROUP_BLOCKS];
+} tile;
+
+/* ------------------------------------------------------------------------------------------------------------- AES */
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define AESNI __attribute__((target("aes,sse4.1")))
+#define VAES __attribute__((target("aes,vaes,avx512f,avx512bw")))
+#define EACH(count) _Pragma("GCC unroll 8") for (int v = 0; v < (count); v++)
+
+int aes_level(void) {
+    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1")) return 0;
+    const int wide_registers = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+    return wide_registers && __builtin_cpu_supports("vaes") ? 2 : 1;
+}
+
+AESNI static inline __m128i spread(__m128i x) { /* each word, and all those before it */
+    x = _mm_xor_si128(x, _mm_slli_si128(x, 4));
+    return _mm_xor_si128(x, _mm_slli_si128(x, 8));
+}
+
+/* The last round of AES without a key, on four equal words, is the S-box alone: rows that are shifted do not differ. */
+AESNI static void expand(const uint8_t *key, schedule *plan) {
+    const __m128i turned = _mm_set1_epi32(0x0C0F0E0D);
+    __m128i even = _mm_loadu_si128((const __m128i *)key), odd = _mm_loadu_si128((const __m128i *)(key + 16));
+    __m128i *const at = (__m128i *)plan->round;
+    at[0] = even, at[1] = odd;
+    for (int i = 1; i <= 7; i++) {
+        const __m128i constant = _mm_set1_epi32(1 << (i - 1));
+        even = _mm_xor_si128(spread(even), _mm_aesenclast_si128(_mm_shuffle_epi8(odd, turned), constant));
+        at[2 * i] = even;
+        if (i == 7) break;
+        odd = _mm_xor_si128(spread(odd), _mm_aesenclast_si128(_mm_shuffle_epi32(even, 0xFF), _mm_setzero_si128()));
+        at[2 * i + 1] = odd;
+    }
+}
+
+/* `in` are the blocks to encrypt; where it is NULL they are counter blocks: `head`, then a number from `first` on. */
+AESNI static void encrypt_aesni(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                                size_t blocks) {
+    const __m128i *const key = (const __m128i *)plan->round;
+    for (size_t done = 0; done < blocks; done += 8) {
+        __m128i x[8];
+        EACH(8) {
+            const uint64_t number = __builtin_bswap64(first + done + (size_t)v);
+            x[v] = _mm_set_epi64x((int64_t)number, (int64_t)head);
+            if (in) x[v] = _mm_loadu_si128((const __m128i *)(in + 16 * done) + v);
+            x[v] = _mm_xor_si128(x[v], key[0]);
+        }
+        for (int r = 1; r < 14; r++) EACH(8) x[v] = _mm_aesenc_si128(x[v], key[r]);
+        EACH(8) _mm_storeu_si128((__m128i *)(out + 16 * done) + v, _mm_aesenclast_si128(x[v], key[14]));
+    }
+}
+
+VAES static void encrypt_vaes(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                              size_t blocks) {
+    const __m512i big_endian =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8));
+    const __m512i four = _mm512_set1_epi64(4), steps = _mm512_setr_epi64(0, 0, 0, 1, 0, 2, 0, 3);
+    __m512i number = _mm512_set1_epi64((int64_t)head); /* and in every second half the number of the block */
+    number = _mm512_mask_add_epi64(number, 0xAA, _mm512_set1_epi64((int64_t)first), steps);
+    __m512i key[15];
+    for (int r = 0; r < 15; r++) key[r] = _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)plan->round[r]));
+    for (size_t done = 0; done < blocks; done += 16) {
+        __m512i x[4];
+        EACH(4) {
+            if (in) x[v] = _mm512_loadu_si512(in + 16 * done + 64 * (size_t)v);
+            else {
+                x[v] = _mm512_shuffle_epi8(number, big_endian);
+                number = _mm512_mask_add_epi64(number, 0xAA, number, four);
+            }
+            x[v] = _mm512_xor_si512(x[v], key[0]);
+        }
+        _Pragma("GCC unroll 13") for (int r = 1; r < 14; r++) EACH(4) x[v] = _mm512_aesenc_epi128(x[v], key[r]);
+        EACH(4) _mm512_storeu_si512(out + 16 * done + 64 * (size_t)v, _mm512_aesenclast_epi128(x[v], key[14]));
+    }
+}
+
+static inline void encrypt(int level, const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first,
+                           uint8_t *out, size_t blocks) {
+    (level > 1 ? encrypt_vaes : encrypt_aesni)(plan, in, head, first, out, blocks);
+}
+#else /* there is no level above 0, so that none of these is called */
+int aes_level(void) { return 0; }
+
+static void expand(const uint8_t *key, schedule *plan) {
+    (void)key, (void)plan;
+    __builtin_trap();
+}
+
+static void encrypt(int level, const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                    size_t blocks) {
+    (void)level, (void)plan, (void)in, (void)head, (void)first, (void)out, (void)blocks;
+    __builtin_trap();
+}
+#endif
+
+/* The first half of a counter block, as it lies in memory. */
+static inline uint64_t head_of(uint32_t lane, size_t prime, unsigned retry) {
+    return __builtin_bswap32(lane) | (uint64_t)prime << 32 | (uint64_t)retry << 40;
+}
+
+/* --------------------------------------------------------------------------------------------------------- elements */
+
+#define RETRY_STEP (UINT64_C(1) << 40)
+
+/* In place of a word of this block that was rejected: the same word of the next retries. */
+static uint64_t replaced(int level, const schedule *plan, uint64_t head, uint64_t block, size_t at, size_t bytes,
+                         int spare, uint64_t least, uint64_t p) {
+    for (int retry = 1; retry < 256; retry++) {
+        tile words;
+        encrypt(level, plan, NULL, head += RETRY_STEP, block, words.byte, 1);
+        const uint64_t word = (bytes == 8 ? words.pair[at] : words.word[at]) >> spare;
+        if (word >= least && word < p) return word;
+    }
+    return least; /* not in the lifetime of this universe */
+}
+
+/* out = the words, cut; whether one is not in [least, p) */
+FAST static int cut_words32(uint32_t p, uint32_t least, int spare, uint32_t *out, const uint32_t *words, size_t n) {
+    const uint32_t range = p - least;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t x = words[i] >> spare;
+        bad |= x - least >= range;
+        out[i] = x;
+    }
+    return bad != 0;
+}
+
+FAST static int cut_words61(uint64_t least, uint64_t *out, const uint64_t *words, size_t n) {
+    uint64_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t x = words[i] >> 3;
+        bad |= (x == P61) | (x < least);
+        out[i] = x;
+    }
+    return bad != 0;
+}
+
+/* n elements from `block` on, at most a tile */
+static void draw32(int level, const schedule *plan, uint64_t head, uint64_t block, uint32_t p, uint32_t least,
+                   uint32_t *out, size_t n) {
+    tile words;
+    const int spare = __builtin_clz(p);
+    encrypt(level, plan, NULL, head, block, words.byte, (n + 3) / 4);
+    if (cut_words32(p, least, spare, out, words.word, n))
+        for (size_t i = 0; i < n; i++)
+            if (out[i] < least || out[i] >= p)
+                out[i] = (uint32_t)replaced(level, plan, head, block + i / 4, i % 4, 4, spare, least, p);
+}
+
+static void draw61(int level, const schedule *plan, uint64_t head, uint64_t block, uint64_t least, uint64_t *out,
+                   size_t n) {
+    tile words;
+    encrypt(level, plan, NULL, head, block, words.byte, (n + 1) / 2);
+    if (cut_words61(least, out, words.pair, n))
+        for (size_t i = 0; i < n; i++)
+            if (out[i] < least || out[i] >= P61)
+                out[i] = replaced(level, plan, head, block + i / 2, i % 2, 8, 3, least, P61);
+}
+
+void row_streams32(int level, const uint32_t *primes, size_t count, uint32_t *out, const uint8_t *keys, size_t rows,
+                   size_t length, uint32_t lane, uint32_t least) {
+    for (size_t row = 0; row < rows; row++) {
+        schedule plan;
+        expand(keys + 32 * row, &plan);
+        for (size_t b = 0; b < count; b++)
+            for (size_t i = 0; i < length; i += WORDS32)
+                draw32(level, &plan, head_of(lane, b, 0), i / 4, primes[b], least, out + (b * rows + row) * length + i,
+                       length - i < WORDS32 ? length - i : WORDS32);
+    }
+}
+
+void row_streams61(int level, uint64_t *out, const uint8_t *keys, size_t rows, size_t length, uint32_t lane,
+                   uint64_t least) {
+    for (size_t row = 0; row < rows; row++) {
+        schedule plan;
+        expand(keys + 32 * row, &plan);
+        for (size_t i = 0; i < length; i += WORDS61)
+            draw61(level, &plan, head_of(lane, 0, 0), i / 2, least, out + row * length + i,
+                   length - i < WORDS61 ? length - i : WORDS61);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------ masks */
+
+/* Sums of words stay unreduced while they fit: an element and three words below 2^30 in 32 bits, an element and seven words
+ * below 2^61 in 64. The sum of what is subtracted comes first, onto minus the element; then its sign is changed. */
+#define LIGHT_HELD 3
+#define HELD61 7
+
+/* sum += the words, cut; whether one of them is not below p */
+FAST static int add_words_light(uint32_t p, uint32_t *sum, const uint32_t *words, size_t n) {
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t x = words[i] >> 2;
+        bad |= x >= p;
+        sum[i] += x;
+    }
+    return bad != 0;
+}
+
+FAST static void close_light(uint32_t p, uint32_t *sum, size_t n) { /* sum < 4p */
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t once = sum[i] >= 2 * p ? sum[i] - 2 * p : sum[i];
+        sum[i] = once >= p ? once - p : once;
+    }
+}
+
+FAST static void negate_light(uint32_t p, uint32_t *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] ? p - x[i] : 0;
+}
+
+FAST static int add_words61(uint64_t *sum, const uint64_t *words, size_t n) {
+    uint64_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t x = words[i] >> 3;
+        bad |= x == P61;
+        sum[i] += x;
+    }
+    return bad != 0;
+}
+
+FAST static void close61(uint64_t *sum, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t once = (sum[i] & P61) + (sum[i] >> 61);
+        sum[i] = once >= P61 ? once - P61 : once;
+    }
+}
+
+FAST static void negate61(uint64_t *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] ? P61 - x[i] : 0;
+}
+
+static void mask_tile_light(int level, const schedule *plans, size_t negative, size_t total, uint64_t head,
+                            uint64_t block, uint32_t p, uint32_t *sum, size_t n) {
+    tile words;
+    if (negative) negate_light(p, sum, n);
+    for (size_t k = 0, held = 0; k < total; k++) {
+        encrypt(level, plans + k, NULL, head, block, words.byte, (n + 3) / 4);
+        if (add_words_light(p, sum, words.word, n)) {
+            uint32_t x[WORDS32];
+            draw32(level, plans + k, head, block, p, 0, x, n);
+            for (size_t i = 0; i < n; i++) sum[i] -= (words.word[i] >> 2) - x[i];
+        }
+        const int turns = k + 1 == negative;
+        if (++held < LIGHT_HELD && !turns && k + 1 < total) continue;
+        close_light(p, sum, n), held = 0;
+        if (turns) negate_light(p, sum, n);
+    }
+}
+
+static void mask_tile61(int level, const schedule *plans, size_t negative, size_t total, uint64_t head, uint64_t block,
+                        uint64_t *sum, size_t n) {
+    tile words;
+    if (negative) negate61(sum, n);
+    for (size_t k = 0, held = 0; k < total; k++) {
+        encrypt(level, plans + k, NULL, head, block, words.byte, (n + 1) / 2);
+        if (add_words61(sum, words.pair, n)) {
+            uint64_t x[WORDS61];
+            draw61(level, plans + k, head, block, 0, x, n);
+            for (size_t i = 0; i < n; i++) sum[i] -= (words.pair[i] >> 3) - x[i];
+        }
+        const int turns = k + 1 == negative;
+        if (++held < HELD61 && !turns && k + 1 < total) continue;
+        close61(sum, n), held = 0;
+        if (turns) negate61(sum, n);
+    }
+}
+
+static void mask_tile_any(int level, const schedule *plans, size_t negative, size_t total, uint64_t head,
+                          uint64_t block, uint32_t p, uint32_t *acc, size_t n) {
+    uint32_t x[WORDS32];
+    for (size_t k = 0; k < total; k++) {
+        draw32(level, plans + k, head, block, p, 0, x, n);
+        (k < negative ? sub_one : add_one)(p, acc, x, n);
+    }
+}
+
+void add_streams32(int level, const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, size_t n,
+                   const uint8_t *keys, size_t negative, size_t total, uint32_t lane) {
+    schedule plans[KEYS_AT_ONCE];
+    for (size_t first = 0; first < total; first += KEYS_AT_ONCE) {
+        const size_t some = total - first < KEYS_AT_ONCE ? total - first : KEYS_AT_ONCE;
+        const size_t minus = negative < first ? 0 : negative - first < some ? negative - first : some;
+        for (size_t k = 0; k < some; k++) expand(keys + 32 * (first + k), plans + k);
+        for (size_t b = 0; b < count; b++)
+            for (size_t i = 0; i < n; i += WORDS32)
+                (LIGHT(primes[b]) ? mask_tile_light : mask_tile_any)(level, plans, minus, some, head_of(lane, b, 0), i / 4,
+                                                                     primes[b], acc + b * acc_step + i,
+                                                                     n - i < WORDS32 ? n - i : WORDS32);
+    }
+}
+
+void add_streams61(int level, uint64_t *acc, size_t n, const uint8_t *keys, size_t negative, size_t total,
+                   uint32_t lane) {
+    schedule plans[KEYS_AT_ONCE];
+    for (size_t first = 0; first < total; first += KEYS_AT_ONCE) {
+        const size_t some = total - first < KEYS_AT_ONCE ? total - first : KEYS_AT_ONCE;
+        const size_t minus = negative < first ? 0 : negative - first < some ? negative - first : some;
+        for (size_t k = 0; k < some; k++) expand(keys + 32 * (first + k), plans + k);
+        for (size_t i = 0; i < n; i += WORDS61)
+            mask_tile61(level, plans, minus, some, head_of(lane, 0, 0), i / 2, acc + i, n - i < WORDS61 ? n - i : WORDS61);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------ noise */
+
+/* The sum of s numbers with digits x_0, x_1, ... is that of their digits X_0, X_1, ..., so that by Horner's rule the noise is
+ * X_0 + d_0 * (X_1 + d_1 * (... + d_last * t)). */
+typedef struct {
+    size_t s, parts, blocks, most; /* `most` elements in a tile */
+    const uint32_t *digits;
+    uint64_t wide_range;
+    uint32_t factor[WORDS32]; /* of each word of a tile; 0 for those of t, and for those that are not used */
+} noise_shape;
+
+typedef struct {
+    uint32_t digit[WORDS32]; /* X_0 of all elements, then X_1 of all, ... */
+    uint64_t t[BLOCKS], all[BLOCKS];
+} noise_tile;
+
+static void shape_noise(noise_shape *shape, size_t s, const uint32_t *digits, size_t parts, uint64_t wide_range) {
+    shape->s = s, shape->parts = parts, shape->digits = digits, shape->wide_range = wide_range;
+    shape->blocks = (s * parts + 5) / 4, shape->most = BLOCKS / shape->blocks;
+    for (size_t k = 0; k < shape->most * shape->blocks * 4; k++) {
+        const size_t word = k % (shape->blocks * 4);
+        shape->factor[k] = word < s * parts ? digits[word % parts] : 0;
+    }
+}
+
+FAST static void scale_words(uint32_t *words, const uint32_t *factor, size_t n) {
+    for (size_t k = 0; k < n; k++) words[k] = (uint32_t)((uint64_t)words[k] * factor[k] >> 32);
+}
+
+/* Not vectorised: the words of one digit lie apart, and gathering them costs more than adding them. */
+static void sum_digits(const noise_shape *shape, const uint32_t *scaled, noise_tile *out, size_t n) {
+    const size_t used = shape->s * shape->parts, parts = shape->parts, step = 4 * shape->blocks;
+    for (size_t i = 0; i < n; i++, scaled += step)
+        for (size_t l = 0; l < parts; l++) {
+            uint32_t sum = 0;
+            for (size_t k = l; k < used; k += parts) sum += scaled[k];
+            out->digit[l * n + i] = sum;
+        }
+}
+
+static void draw_noise(int level, const noise_shape *shape, const schedule *plan, uint64_t head, size_t first,
+                       noise_tile *out, size_t n) {
+    tile words;
+    const size_t step = 4 * shape->blocks;
+    encrypt(level, plan, NULL, head, first * shape->blocks, words.byte, n * shape->blocks);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t *const z = words.word + i * step + shape->s * shape->parts;
+        out->t[i] = (uint64_t)((wide)(z[0] | (uint64_t)z[1] << 32) * shape->wide_range >> 64);
+    }
+    scale_words(words.word, shape->factor, n * step);
+    sum_digits(shape, words.word, out, n);
+}
+
+FAST static void join_digits(const noise_shape *shape, noise_tile *x, size_t n) { /* below 2^63 */
+    memcpy(x->all, x->t, n * sizeof *x->t);
+    for (size_t l = shape->parts; l-- > 0;)
+        for (size_t i = 0; i < n; i++) x->all[i] = x->all[i] * shape->digits[l] + x->digit[l * n + i];
+}
+
+static inline uint32_t rest32(uint64_t x, uint32_t p) {
+    return LIGHT(p) ? folded_light(x, p) : FULL(p) ? folded(x, 0u - p) : (uint32_t)(x % p);
+}
+
+static void join_digits32(const noise_shape *shape, noise_tile *x, uint32_t p, size_t n) { /* modulo p */
+    for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->t[i], p);
+    for (size_t l = shape->parts; l-- > 0;)
+        for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->all[i] * shape->digits[l] + x->digit[l * n + i], p);
+}
+
+static void join_digits61(const noise_shape *shape, noise_tile *x, size_t n) {
+    memcpy(x->all, x->t, n * sizeof *x->t);
+    for (size_t l = shape->parts; l-- > 0;)
+        for (size_t i = 0; i < n; i++) x->all[i] = reduced61((wide)x->all[i] * shape->digits[l] + x->digit[l * n + i]);
+}
+
+FAST static void add_light(uint32_t p, uint32_t *acc, const uint64_t *x, size_t n) { /* x < 2^63 */
+    for (size_t i = 0; i < n; i++) acc[i] = folded_light(x[i] + acc[i], p);
+}
+
+FAST static void add_any61(uint64_t *acc, const uint64_t *x, size_t n) { /* x < 2^63 */
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t sum = acc[i] + (x[i] & P61) + (x[i] >> 61), once = (sum & P61) + (sum >> 61);
+        acc[i] = once >= P61 ? once - P61 : once;
+    }
+}
+
+void add_noise32(int level, const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, size_t n,
+                 const uint8_t *seed, uint32_t lane, size_t s, const uint32_t *digits, size_t parts, uint64_t wide_range,
+                 int fits) {
+    schedule plan;
+    noise_shape shape;
+    noise_tile noise;
+    expand(seed, &plan);
+    shape_noise(&shape, s, digits, parts, wide_range);
+    for (size_t start = 0; start < n; start += shape.most) {
+        const size_t size = n - start < shape.most ? n - start : shape.most;
+        draw_noise(level, &shape, &plan, head_of(lane, 0, 0), start, &noise, size);
+        if (fits) join_digits(&shape, &noise, size);
+        for (size_t b = 0; b < count; b++) {
+            const uint32_t p = primes[b];
+            uint32_t *const to = acc + b * acc_step + start;
+            if (!fits) join_digits32(&shape, &noise, p, size);
+            if (LIGHT(p)) add_light(p, to, noise.all, size);
+            else for (size_t i = 0; i < size; i++) to[i] = (uint32_t)((noise.all[i] + to[i]) % p);
+        }
+    }
+}
+
+void add_noise61(int level, uint64_t *acc, size_t n, const uint8_t *seed, uint32_t lane, size_t s,
+                 const uint32_t *digits, size_t parts, uint64_t wide_range, int fits) {
+    schedule plan;
+    noise_shape shape;
+    noise_tile noise;
+    expand(seed, &plan);
+    shape_noise(&shape, s, digits, parts, wide_range);
+    for (size_t start = 0; start < n; start += shape.most) {
+        const size_t size = n - start < shape.most ? n - start : shape.most;
+        draw_noise(level, &shape, &plan, head_of(lane, 0, 0), start, &noise, size);
+        (fits ? join_digits : join_digits61)(&shape, &noise, size);
+        add_any61(acc + start, noise.all, size);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------- rows */
+
+/* Of light primes 16 sums side by side, folded once after every 15 products: what is left has 44 bits, and room for 15 more. */
+#define SIDE 16
+
+FAST static uint32_t weighted_light(uint32_t p, const uint32_t *x, const uint32_t *weights, size_t n) {
+    const uint32_t c = 4 * (LOW30 + 1 - p);
+    uint64_t sum[SIDE] = {0}, all = 0;
+    size_t i = 0;
+    while (i + SIDE <= n) {
+        const size_t left = (n - i) / SIDE, stop = i + SIDE * (left < LIGHT_GROUP ? left : LIGHT_GROUP);
+        for (; i < stop; i += SIDE)
+            for (size_t k = 0; k < SIDE; k++) sum[k] += (uint64_t)x[i + k] * weights[i + k];
+        for (size_t k = 0; k < SIDE; k++) sum[k] = fold(sum[k], c);
+    }
+    for (size_t k = 0; k < SIDE; k++) all += sum[k];
+    all = folded_light(all, p);
+    uint64_t rest = 0; /* at most 15 products */
+    for (; i < n; i++) rest += (uint64_t)x[i] * weights[i];
+    return folded_light(all + folded_light(rest, p), p);
+}
+
+FAST static uint32_t weighted_any(uint32_t p, const uint32_t *x, const uint32_t *weights, size_t n) {
+    uint64_t low = 0, high = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t product = (uint64_t)x[i] * weights[i];
+        low += (uint32_t)product, high += product >> 32;
+    }
+    return (uint32_t)((((wide)high << 32) + low) % p);
+}
+
+void weighted_sums32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *x, size_t x_step,
+                     size_t row_step, const uint32_t *weights, size_t rows, size_t length) {
+    for (size_t b = 0; b < count; b++)
+        for (size_t row = 0; row < rows; row++)
+            out[b * rows + row] = (LIGHT(primes[b]) ? weighted_light : weighted_any)(
+                primes[b], x + b * x_step + row * row_step, weights + b * length, length);
+}
+
+void weighted_sums61(uint64_t *out, const uint64_t *x, size_t row_step, const uint64_t *weights, size_t rows,
+                     size_t length) {
+    for (size_t row = 0; row < rows; row++, x += row_step) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < length;) { /* two sums side by side, together of 32 products of 122 bits */
+            const size_t stop = length - i < 32 ? length : i + 32;
+            wide even = sum, odd = 0;
+            for (; i + 2 <= stop; i += 2) {
+                even += (wide)x[i] * weights[i];
+                odd += (wide)x[i + 1] * weights[i + 1];
+            }
+            if (i < stop) odd += (wide)x[i] * weights[i], i++;
+            sum = reduced61(even + odd);
+        }
+        out[row] = sum;
+    }
+}
+
+FAST static void scale_light(uint32_t p, uint32_t *x, uint32_t factor, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = folded_light((uint64_t)x[i] * factor, p);
+}
+
+void scale_rows32(const uint32_t *primes, size_t count, uint32_t *x, size_t x_step, size_t row_step,
+                  const uint32_t *factors, size_t rows, size_t length) {
+    for (size_t b = 0; b < count; b++)
+        for (size_t row = 0; row < rows; row++) {
+            const uint32_t p = primes[b], factor = factors[b * rows + row];
+            uint32_t *const at = x + b * x_step + row * row_step;
+            if (LIGHT(p)) scale_light(p, at, factor, length);
+            else for (size_t i = 0; i < length; i++) at[i] = rest32((uint64_t)at[i] * factor, p);
+        }
+}
+
+void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t rows, size_t length) {
+    for (size_t row = 0; row < rows; row++, x += row_step)
+        for (size_t i = 0; i < length; i++) x[i] = product61(x[i], factors[row]);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- fill */
+
+typedef struct {
+    uint64_t narrow[BLOCKS], z[BLOCKS];
+} fill_tile;
+
+/* Four fields for each number, of which those with a factor are narrow numbers. */
+FAST static void add_narrow(uint64_t *narrow, const uint64_t *fields, const uint64_t factor[4], size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t one = fields[2 * i], two = fields[2 * i + 1];
+        narrow[i] += ((one & UINT32_MAX) * factor[0] >> 32) + ((one >> 32) * factor[1] >> 32) +
+                     ((two & UINT32_MAX) * factor[2] >> 32) + ((two >> 32) * factor[3] >> 32);
+    }
+}
+
+FAST static int join_fill(const double *x, const fill_tile *fill, size_t n, double scale, int f, int64_t centre,
+                          int least, int used, int finest, int coarsest, int64_t *out) {
+    uint64_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        const int64_t exact = (int64_t)(bits >> 52 & 0x7FF) - 1023 - used, floor = exact < finest ? finest : exact;
+        const int64_t below = (floor > coarsest ? coarsest : floor) + f;
+        const uint64_t some = below >= least ? UINT64_MAX : 0, by = (uint64_t)(below & 63);
+        const uint64_t drawn = fill->z[i] >> ((64 - by) & 63), half = (UINT64_C(1) << by) >> 1;
+        const double size = x[i] * scale;
+        bad |= !(__builtin_fabs(size) < 0x1p61);
+        out[i] = (int64_t)__builtin_rint(size) + (int64_t)fill->narrow[i] - centre + (int64_t)((drawn - half) & some);
+    }
+    return bad != 0;
+}
+
+int encode_filled(int level, const double *x, const uint64_t *entities, size_t rows, size_t dim, const uint8_t *keys,
+                  size_t blocks, int f, size_t s, uint32_t w, int used, int finest, int coarsest, int64_t *out) {
+    schedule plans[16];
+    tile in, fields;
+    fill_tile fill;
+    const double scale = __builtin_ldexp(1.0, f);
+    const int64_t centre = (int64_t)(s * (uint64_t)(w - 1) / 2);
+    const int least = 32 - __builtin_clz(w); /* 2^least is the first power of two above w */
+    int bad = 0;
+    for (size_t k = 0; k < blocks; k++) expand(keys + 32 * k, plans + k);
+    for (size_t start = 0, row = 0, column = 0; start < rows * dim; start += BLOCKS) {
+        const size_t n = rows * dim - start < BLOCKS ? rows * dim - start : BLOCKS;
+        for (size_t i = 0; i < n;) {
+            const size_t stop = n - i < dim - column ? n : i + dim - column;
+            for (; i < stop; i++, column++) {
+                const double number = x[start + i] + 0.0; /* no minus zero */
+                in.pair[2 * i] = entities[row] + column;
+                memcpy(in.pair + 2 * i + 1, &number, sizeof number);
+            }
+            if (column == dim) column = 0, row++;
+        }
+        memset(fill.narrow, 0, n * sizeof *fill.narrow);
+        memset(fill.z, 0, n * sizeof *fill.z);
+        for (size_t k = 0; k < blocks; k++) {
+            uint64_t factor[4];
+            encrypt(level, plans + k, in.byte, 0, 0, fields.byte, n);
+            for (size_t j = 0; j < 4; j++) factor[j] = 4 * k + j < s ? w : 0;
+            if (4 * k < s) add_narrow(fill.narrow, fields.pair, factor, n);
+            for (size_t half = 0; half < 2; half++)
+                if ((s + half) / 4 == k)
+                    for (size_t i = 0; i < n; i++) fill.z[i] |= (uint64_t)fields.word[4 * i + (s + half) % 4] << 32 * half;
+        }
+        bad |= join_fill(x + start, &fill, n, scale, f, centre, least, used, finest, coarsest, out + start);
+    }
+    return !bad;
+}

@@ -1,0 +1,44 @@
+/* Key streams, noise and fill: AES-256, in the words and counter blocks that portable.py defines. `level` says which
+ * instructions are used: 1 AES-NI, 2 VAES on 512 bits, at most what aes_level gives; functions that take one need at least 1.
+ * Vectors are those of kernels.h. `keys` are 32 bytes each. This file is read by the compiler and by cffi: plain
+ * declarations only. */
+
+/* 0 where the processor has no AES instructions */
+int aes_level(void);
+
+/* acc += the streams of all `total` keys, but the first `negative` of them are subtracted */
+void add_streams32(int level, const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, size_t n,
+                   const uint8_t *keys, size_t negative, size_t total, uint32_t lane);
+void add_streams61(int level, uint64_t *acc, size_t n, const uint8_t *keys, size_t negative, size_t total,
+                   uint32_t lane);
+
+/* out[row] = the first elements of the stream of keys[row], all of them at least `least`. out is [count][rows][length]. */
+void row_streams32(int level, const uint32_t *primes, size_t count, uint32_t *out, const uint8_t *keys, size_t rows,
+                   size_t length, uint32_t lane, uint32_t least);
+void row_streams61(int level, uint64_t *out, const uint8_t *keys, size_t rows, size_t length, uint32_t lane,
+                   uint64_t least);
+
+/* acc += noise: s >= 1 numbers of `parts` digits each, and one number below wide_range; s * parts + 2 <= 1024. `fits`: the
+ * noise is below 2^63. */
+void add_noise32(int level, const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, size_t n,
+                 const uint8_t *seed, uint32_t lane, size_t s, const uint32_t *digits, size_t parts, uint64_t wide_range,
+                 int fits);
+void add_noise61(int level, uint64_t *acc, size_t n, const uint8_t *seed, uint32_t lane, size_t s,
+                 const uint32_t *digits, size_t parts, uint64_t wide_range, int fits);
+
+/* out[row] = sum over j < length of weights[j] * x[row][j]; rows of x are row_step elements apart, out is [count][rows] */
+void weighted_sums32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *x, size_t x_step,
+                     size_t row_step, const uint32_t *weights, size_t rows, size_t length);
+void weighted_sums61(uint64_t *out, const uint64_t *x, size_t row_step, const uint64_t *weights, size_t rows,
+                     size_t length);
+
+/* x[row] *= factors[row], which are [count][rows] */
+void scale_rows32(const uint32_t *primes, size_t count, uint32_t *x, size_t x_step, size_t row_step,
+                  const uint32_t *factors, size_t rows, size_t length);
+void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t rows, size_t length);
+
+/* out = rint(x * 2^f) and the fill below the grid of x, for rows of `dim` numbers. There are (s + 5) / 4 keys, at most 16. The
+ * grid is 2^g, g the exponent of the leading bit of x less `used`, but within [finest, coarsest]; coarsest + f <= 58. Returns 0
+ * if a number is not below 2^61 after scaling, or is none; then out is of no use. */
+int encode_filled(int level, const double *x, const uint64_t *entities, size_t rows, size_t dim, const uint8_t *keys,
+                  size_t blocks, int f, size_t s, uint32_t w, int used, int finest, int coarsest, int64_t *out);

@@ -1,0 +1,183 @@
+"""Key streams, noise and fill in compiled loops that use the processor's AES instructions.
+
+Where it has none, `portable` does the same, to the bit, with OpenSSL. Keys never show in an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic import portable
+from secea.arithmetic._kernels.native import ffi, lib
+from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.portable import Noise
+
+__all__ = [
+    "BEST",
+    "Noise",
+    "add_noise",
+    "add_streams",
+    "encode",
+    "row_streams",
+    "scale_rows",
+    "stream",
+    "use",
+    "weighted_sums",
+]
+
+BEST: Final[int] = lib.aes_level()
+"""The best that this processor has: 0 nothing (the portable twin is used), 1 AES-NI, 2 VAES on 512 bits."""
+
+_LOWEST: Final = -(2**20)
+_level = BEST
+
+
+@contextmanager
+def use(level: int) -> Iterator[None]:
+    """For tests and measurements, in one thread: loops of a lower level than this processor has."""
+    global _level
+    if not 0 <= level <= BEST:
+        raise ValueError(f"this processor has the levels 0 to {BEST}, got {level}")
+    before, _level = _level, level
+    try:
+        yield
+    finally:
+        _level = before
+
+
+def _at(array: NDArray[Any], *, write: bool = False) -> Any:
+    """Where a contiguous array begins."""
+    kind = {"f": "double", "i": "int64_t"}.get(array.dtype.kind) or f"uint{8 * array.itemsize}_t"
+    return ffi.from_buffer(f"{kind}[]", array, require_writable=write)
+
+
+def _loop(ring: Ring, name: str, *first: int) -> Callable[..., Any]:
+    """The compiled loop of that name; where it takes a level, that comes first."""
+    if ring.dtype == np.uint64:
+        return partial(getattr(lib, name + "61"), *first)
+    return partial(getattr(lib, name + "32"), *first, ffi.new("uint32_t[]", ring.primes), ring.size)
+
+
+def _apart(ring: Ring, x: Residues, *, write: bool = False) -> tuple[Any, ...]:
+    """Where a vector begins and, for several primes, how far it is to the next; then from one row to the next."""
+    rows = (x.strides[1] // x.itemsize,) if x.ndim > 2 else ()
+    begin = x[:1, :1] if rows else x[:1]
+    return _at(begin, write=write), *(() if ring.dtype == np.uint64 else (x.strides[0] // x.itemsize,)), *rows
+
+
+def _flat(x: Residues) -> Residues:
+    """Each prime's part, which is contiguous, as one row; a view."""
+    return np.lib.stride_tricks.as_strided(x, (x.shape[0], math.prod(x.shape[1:])), (x.strides[0], x.itemsize))
+
+
+def add_streams(ring: Ring, acc: Residues, keys: Sequence[bytes], signs: Sequence[int], lane: int) -> None:
+    """acc += the sum over k of signs[k] times the stream of keys[k], in one pass."""
+    portable.check_vector(ring, acc)
+    portable.check_keys(keys)
+    portable.check_signs(keys, signs)
+    portable.check_lane(lane)
+    if not _level:
+        return portable.add_streams(ring, acc, keys, signs, lane)
+    if not acc.size:
+        return None
+    minus = [key for key, sign in zip(keys, signs, strict=True) if sign < 0]
+    plus = [key for key, sign in zip(keys, signs, strict=True) if sign > 0]
+    flat = _flat(acc)
+    _loop(ring, "add_streams", _level)(
+        *_apart(ring, flat, write=True), flat.shape[1], b"".join(minus + plus), len(minus), len(keys), lane
+    )
+    return None
+
+
+def stream(ring: Ring, key: bytes, lane: int, *shape: int, nonzero: bool = False) -> Residues:
+    """Uniform elements of the stream of this key and lane; with `nonzero` none is 0 modulo any prime."""
+    portable.check_keys([key])
+    portable.check_lane(lane)
+    if not _level:
+        return portable.stream(ring, key, lane, *shape, nonzero=nonzero)
+    out = ring.empty(*shape)
+    _loop(ring, "row_streams", _level)(_at(out, write=True), key, 1, math.prod(shape), lane, nonzero)
+    return out
+
+
+def row_streams(ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> Residues:
+    """For each row the beginning of the stream of its own key: [P, rows, length]."""
+    portable.check_row_keys(keys)
+    portable.check_lane(lane)
+    if not _level:
+        return portable.row_streams(ring, keys, lane, length)
+    out, packed = ring.empty(len(keys), length), np.ascontiguousarray(keys)
+    _loop(ring, "row_streams", _level)(_at(out, write=True), _at(packed), len(keys), length, lane, 0)
+    return out
+
+
+def add_noise(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -> None:
+    """acc += the noise of each element, drawn from the seed: the same integer modulo every prime."""
+    portable.check_vector(ring, acc)
+    portable.check_keys([seed])
+    portable.check_lane(lane)
+    if not _level:
+        return portable.add_noise(ring, acc, seed, lane, noise)
+    if not acc.size:
+        return None
+    flat = _flat(acc)
+    _loop(ring, "add_noise", _level)(
+        *_apart(ring, flat, write=True), flat.shape[1], seed, lane, noise.s, ffi.new("uint32_t[]", noise.digits),
+        len(noise.digits), noise.wide, noise.fits,
+    )  # fmt: skip
+    return None
+
+
+def weighted_sums(ring: Ring, x: Residues, weights: Residues) -> Residues:
+    """For each row the sum of weights[j] * x[row, j]: [P, rows]. Rows may lie apart."""
+    portable.check_rows(ring, x, weights, (x.shape[0], x.shape[-1]))
+    if not x.size:
+        return ring.zeros(x.shape[1])
+    out, packed = ring.empty(x.shape[1]), np.ascontiguousarray(weights)
+    _loop(ring, "weighted_sums")(_at(out, write=True), *_apart(ring, x), _at(packed), *x.shape[1:])
+    return out
+
+
+def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
+    """x[row] *= factors[row], in place. Rows may lie apart."""
+    portable.check_rows(ring, x, factors, x.shape[:2])
+    if x.size:
+        packed = np.ascontiguousarray(factors)
+        _loop(ring, "scale_rows")(*_apart(ring, x, write=True), _at(packed), *x.shape[1:])
+
+
+def encode(
+    matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
+    f: int, s: int, w: int, used: int, finest: int, coarsest: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """x * 2^f, rounded, and a fill that is a keyed function of entity, column and value (see `portable.encode`)."""
+    portable.check_fill(matrix, entities, keys, f, s, w, used, finest, coarsest)
+    if not _level:
+        return portable.encode(matrix, entities, keys, f, s, w, used, finest, coarsest)
+    out, names = np.empty(matrix.shape, np.int64), np.ascontiguousarray(entities)
+    grid = max(finest, _LOWEST), max(coarsest, _LOWEST)  # nothing is filled so far below the point
+    rows, dim = matrix.shape
+    if not lib.encode_filled(
+        _level,
+        _at(matrix),
+        _at(names),
+        rows,
+        dim,
+        b"".join(keys),
+        len(keys),
+        f,
+        s,
+        w,
+        used,
+        *grid,
+        _at(out, write=True),
+    ):
+        raise ValueError(portable.TOO_LARGE)
+    return out

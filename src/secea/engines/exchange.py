@@ -1,0 +1,145 @@
+"""All parties of a session in one process: bytes are passed between them as a network would, a few chunks at a time.
+
+A `Tap` sits on every hop. It sees each message before it is delivered, and what it gives back is delivered instead:
+this is where tests, the audit and fuzzing listen, drop and forge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from secea.errors import SERVER, RoundLost, Stale, party
+from secea.party.client import Client
+from secea.party.phases import REST
+from secea.party.server import Server
+from secea.wire.messages import Buffer
+
+AT_ONCE: Final = 2
+"""Chunks of each client that are on their way together: they take memory."""
+
+
+class Tap(Protocol):
+    """Sees each message on each hop, and says what is delivered."""
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """The messages that arrive instead: itself, nothing, others."""
+        ...
+
+
+def untouched(sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+    """A tap that lets everything pass."""
+    return (message,)
+
+
+Clock = Callable[[int, str], AbstractContextManager[Any]]
+"""`clock(party, phase)` times what a party does."""
+
+
+class Exchange:
+    """Runs phases between a server and its clients."""
+
+    def __init__(
+        self,
+        server: Server,
+        clients: dict[int, Client],
+        *,
+        tap: Tap = untouched,
+        clock: Clock = lambda _party, _phase: nullcontext(),
+    ) -> None:
+        self.server, self.clients, self.tap, self._clock = server, clients, tap, clock
+        self.losses: dict[int, str] = {}
+        """Clients that vanish in the middle of a phase."""
+        self.here: set[int] = set(clients)
+        self._pool = ThreadPoolExecutor(os.cpu_count())
+
+    def greet(self) -> None:
+        """Every client that is here says hello to the server."""
+        for n in sorted(self.here):
+            client = self.clients[n]
+            if self.server.link.incarnation(n) != client.link.hello.incarnation:
+                self._hand_over(n, [client.link.hello_message()])
+
+    def run(self, phase: str, members: Iterable[int], *, until: str = REST) -> None:
+        """Announce a phase, and go on until the server is at rest. Whoever is lost costs what the table says."""
+        self.server.begin(phase, members)
+        while self.server.at.phase != until:
+            self.step()
+
+    def step(self) -> None:
+        """One phase: what clients send, what the server makes of it, and what they get back."""
+        server, phase = self.server, self.server.at.phase
+        row, members = server.row, server.at.members
+        self.deliver()
+        lost = {n for n in self.here if self.losses.get(n) == phase}
+        streams = {n: self.clients[n].outbox() for n in members if n in self.here}
+        for n in lost:
+            streams[n] = _all_but_last(streams[n])
+        self.here -= lost
+        while streams:
+            parts = dict(zip(streams, self._map(self._part, streams.items()), strict=True))
+            for n, messages in parts.items():
+                self._hand_over(n, messages)
+            self.deliver()
+            streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
+        if missing := [n for n in server.missing() if n not in self.here]:
+            server.give_up()
+            left = [n for n in members if n in self.here]
+            if row.loses_round:
+                names = ", ".join(map(party, missing))
+                raise RoundLost(f"round {server.at.round} is lost: {names} vanished in the middle of it")
+            server.begin(row.on_loss, left)
+        else:
+            with self._clock(SERVER, phase):
+                server.close()
+        self.deliver()
+
+    def _hand_over(self, n: int, messages: Iterable[Buffer]) -> None:
+        with self._clock(SERVER, self.server.at.phase):
+            for message in messages:
+                for arrives in self.tap(n, SERVER, message):
+                    self.server.receive(n, arrives)
+
+    def deliver(self) -> None:
+        """What the server has for each client."""
+        inboxes = {n: messages for n, messages in self.server.drain().items() if n in self.here}
+        self._map(self._take, inboxes.items())
+
+    def _take(self, inbox: tuple[int, list[Buffer]]) -> None:
+        n, messages = inbox
+        with self._clock(n, self.clients[n].at.phase):
+            for message in messages:
+                for arrives in self.tap(SERVER, n, message):
+                    try:
+                        self.clients[n].receive(arrives)
+                    except Stale:  # it came before
+                        continue
+
+    def _part(self, stream: tuple[int, Iterator[Buffer]]) -> list[Buffer]:
+        n, messages = stream
+        with self._clock(n, self.clients[n].at.phase):
+            return list(islice(messages, AT_ONCE))
+
+    def _map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """Clients side by side. Where one fails, the others come to an end first."""
+        begun = [self._pool.submit(work, item) for item in items]
+        wait(begun)
+        return [each.result() for each in begun]
+
+    def check_finished(self) -> None:
+        """Nobody waits for something that never came."""
+        for n in sorted(self.here & set(self.server.at.members)):
+            if overdue := self.clients[n].overdue():
+                raise overdue
+
+
+def _all_but_last(messages: Iterator[Buffer]) -> Iterator[Buffer]:
+    """What leaves a client that is lost in the middle of a phase."""
+    held: list[Buffer] = []
+    for message in messages:
+        yield from held
+        held = [message]

@@ -1,0 +1,1 @@
+"""The forms of the protocol, each readable on its own."""

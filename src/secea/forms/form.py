@@ -1,0 +1,209 @@
+"""What a form of the protocol is: a table of phases, the way of each message, and a part for client and server.
+
+The parties (`secea.party`) know nothing else of a form. A part is a small state machine without labels, keys or order:
+it is asked for payloads, and given payloads that are authentic, complete, and of the right length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.params import Params
+from secea.party.phases import Agreement, Route, Row
+from secea.table import Name, Table, TableLike
+from secea.wire.keys import Identity
+from secea.wire.messages import Buffer, Layout
+from secea.wire.randomness import Entropy
+
+Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
+"""What came in a phase: the whole payload of each (kind, sender)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The bytes of one kind of message in a set-up or in a round: all senders, on all hops."""
+
+    kind: str
+    bytes: int
+    messages: int
+    """Chunks, on all hops."""
+
+
+class Retry(Exception):
+    """The server's part: what was collected gives no result, and another attempt may."""
+
+
+class ClientPart(Protocol):
+    """What client n does in each phase."""
+
+    def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
+        """The table that it trained in a training round. `RoundLost` where that round's values cannot go out again."""
+        ...
+
+    def means_like(self, table: Table) -> NDArray[np.floating[Any]]:
+        """The means of the last round, in the order and the dtype of a table."""
+        ...
+
+    def checked(self, table: TableLike) -> Table:
+        """The table, if this client can contribute it."""
+        ...
+
+    def update(self, names: Iterable[object]) -> None:
+        """Other entities from the next epoch of names on."""
+        ...
+
+    @property
+    def without_mean(self) -> tuple[Name, ...]:
+        """The entities that got no mean in the last round."""
+        ...
+
+    @property
+    def next_names(self) -> tuple[Name, ...]:
+        """Its entities, from the next epoch of names on."""
+        ...
+
+    def anchor(self, phase: str, at: Agreement) -> bytes:
+        """What must be agreed on before an announced phase begins."""
+        ...
+
+    def check_begin(self, at: Agreement) -> None:
+        """Refuse, with a `ValueError`, what the server must not announce now."""
+        ...
+
+    def enter(self, at: Agreement) -> None:
+        """A phase begins: draw what it needs. Nothing is drawn later, so that a message can be made again."""
+        ...
+
+    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """The chunks of a message, each in parts; `receiver` is a client, or who `SERVER` or `ALL` stands for."""
+        ...
+
+    def stream(self, kind: IntEnum, chunk: int, payload: memoryview, at: Agreement) -> None:
+        """A chunk of a broadcast that is read as it comes."""
+        ...
+
+    def finish(self, at: Agreement, got: Got) -> Agreement:
+        """All is here: the next state, and what is agreed on now. A `ProtocolError` blames, and changes nothing."""
+        ...
+
+
+class ServerPart(Protocol):
+    """What the server does in each phase."""
+
+    def anchor(self, phase: str, at: Agreement) -> bytes:
+        """As for a client."""
+        ...
+
+    def enter(self, at: Agreement) -> None:
+        """A phase begins."""
+        ...
+
+    def stream(self, kind: IntEnum, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
+        """A chunk of a message that is used as it comes. A `ValueError` says why it cannot be right."""
+        ...
+
+    def ready(self, kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """The chunks of a broadcast that can leave now, in order; each is given once."""
+        ...
+
+    def finish(self, at: Agreement, got: Got) -> Agreement:
+        """All is here: what is agreed on now. Or `Retry`."""
+        ...
+
+
+class Form(Protocol):
+    """One form of the protocol: everything about it that is public."""
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        ...
+
+    @property
+    def kinds(self) -> type[IntEnum]:
+        """Its messages; the first four are those of `Common`."""
+        ...
+
+    @property
+    def routes(self) -> Mapping[IntEnum, Route]:
+        """The way of each kind."""
+        ...
+
+    @property
+    def streamed(self) -> frozenset[IntEnum]:
+        """The kinds that are used chunk by chunk, and not collected."""
+        ...
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The table of phases."""
+        ...
+
+    @property
+    def setup_phase(self) -> str:
+        """The phase with which a session begins."""
+        ...
+
+    @property
+    def names_phase(self) -> str:
+        """The phase with which changed entities begin."""
+        ...
+
+    @property
+    def union_phase(self) -> str:
+        """The phase with which a union of other participants begins."""
+        ...
+
+    @property
+    def ready_phase(self) -> str:
+        """The phase in which clients say that they have trained."""
+        ...
+
+    @property
+    def round_phase(self) -> str:
+        """The phase in which a round begins."""
+        ...
+
+    def checked(self, params: Params) -> Params:
+        """The parameters with what was left open filled in; a `ParamsError` where the form cannot work with them."""
+        ...
+
+    def canonical(self, params: Params) -> str:
+        """The form's line in the session's hash."""
+        ...
+
+    def fewest(self, params: Params) -> int:
+        """Clients refuse to take part in a union with fewer."""
+        ...
+
+    def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:
+        """The numbers under which a phase is announced next; `again` where the last attempt stalled."""
+        ...
+
+    def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
+        """The clients that send this kind."""
+        ...
+
+    def receivers(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
+        """The clients that get this kind."""
+        ...
+
+    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
+        """How a message falls into chunks."""
+        ...
+
+    def client(
+        self, params: Params, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
+    ) -> ClientPart:
+        """The part of client n."""
+        ...
+
+    def server(self, params: Params) -> ServerPart:
+        """The server's part."""
+        ...

@@ -1,0 +1,414 @@
+"""Client n of the keyed form: what it draws, sends, checks and keeps in each phase.
+
+What it knows stands in four frozen records, each replaced whole: the key of the names (`Key`) and its names (`Names`),
+which `names.Naming` looks after, the union (`Union`) and the round (`Round`). Mask keys, noise seeds and parts of
+secrets are held in memory alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from numpy.typing import NDArray
+
+from secea.arithmetic import fixedpoint, grid, streams
+from secea.arithmetic.field import M61, RING61, Residues, Ring
+from secea.arithmetic.fixedpoint import Floats
+from secea.errors import (
+    SERVER,
+    FaultyPeer,
+    FederationError,
+    ProtocolError,
+    RoundLost,
+    TableError,
+    party,
+)
+from secea.forms.form import Got
+from secea.forms.keyed.form import Keyed, Kind
+from secea.forms.keyed.names import Naming
+from secea.forms.keyed.numbers import GRID_SHARE_BITS
+from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
+from secea.params import Params
+from secea.party.phases import Agreement
+from secea.steps import masks, means, union
+from secea.table import Name, Table, TableLike, as_table
+from secea.wire.keys import Identity, digest, expand, shared_secret
+from secea.wire.messages import NO_CONTEXT, Buffer, Layout
+from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
+
+_NO_GRID: Final = -1200
+"""Below every float: nothing is filled on account of a common step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One union: its secret, its slots, and the keys of its masks."""
+
+    part: bytes = field(repr=False)
+    mask_key: bytes = field(repr=False)
+    context: bytes = NO_CONTEXT
+    secret: bytes = field(default=b"", repr=False)
+    pairs: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+    """What this client shares with each other member, for masks alone."""
+    L: bytes = b""
+    tags: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
+    slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    """The slots of own entities, in order."""
+    order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    """Which of its names each of these is."""
+    keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8), repr=False)
+    """Of the rows of own entities, in the order of their slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What goes into a round, and what comes out of it."""
+
+    number: int
+    """Of the training round."""
+    values: NDArray[np.int64] = field(repr=False)
+    """Encoded rows, in the order of the slots."""
+    noise_seed: bytes = field(default=b"", repr=False)
+    means: NDArray[np.float64] | None = field(default=None, repr=False)
+    """As they come, in the order of the slots; NaN where there is none."""
+
+
+class KeyedClient:
+    """The part of client n."""
+
+    def __init__(
+        self,
+        form: Keyed,
+        params: Params,
+        session: bytes,
+        number: int,
+        identity: Identity,
+        names: Iterable[object],
+        entropy: Entropy,
+    ) -> None:
+        self.form, self.params, self.session, self.number = form, params, session, number
+        self.numbers = form.numbers(params)
+        self._entropy = entropy
+        self._fill = [expand(identity.secret, "fill of the keyed form", b"%d" % b) for b in range(self._fill_keys)]
+        self.naming = Naming(form, params, session, number, names, entropy)
+        self.union: Union | None = None
+        self.round: Round | None = None
+        self.result: tuple[tuple[Name, ...], NDArray[np.float64]] | None = None
+        """The means of the last round, with their names; NaN where there is none."""
+        self.released: tuple[int, tuple[int, ...]] = (0, ())
+        """The last training round of which a byte was uploaded, and who took part."""
+        self._grid: tuple[int, float] | None = None
+
+    @property
+    def _fill_keys(self) -> int:
+        return self.numbers.fill_blocks + 1  # the last one hashes names
+
+    # --------------------------------------------------------------------------------------------- the user's calls
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The entities of the union."""
+        return self.naming.names.own
+
+    @property
+    def next_names(self) -> tuple[Name, ...]:
+        """Its entities from the next epoch of names on."""
+        return self.naming.next_names
+
+    def update(self, names: Iterable[object]) -> None:
+        """Other entities from the next epoch of names on."""
+        self.naming.update(names)
+
+    @property
+    def without_mean(self) -> tuple[Name, ...]:
+        """The entities that got no mean in the last round: only this client knows."""
+        if self.result is None:
+            return ()
+        names, found = self.result
+        return tuple(name for name, row in zip(names, found, strict=True) if np.isnan(row).any())
+
+    def checked(self, table: TableLike) -> Table:
+        """The table, if this client can contribute it: the right names, the right length, every value in range."""
+        given, due = as_table(table, self.params.dim), self.next_names
+        if set(given.names) != set(due):
+            unlike = min(set(given.names) ^ set(due), key=repr)
+            where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
+            raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
+        try:
+            fixedpoint.check_range(given.matrix, given.names, self.params.max_abs)
+        except TableError as error:
+            raise TableError(f"{party(self.number)}: {error}") from None
+        return given
+
+    def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
+        """What this client trained in a training round; it is uploaded when the server says so."""
+        if self.union is None or self.naming.names.coming is not None:
+            raise FederationError(f"{party(self.number)} cannot begin a round: no union stands with its entities")
+        uploaded, members = self.released
+        if round < uploaded or (round == uploaded and members != at.members):
+            raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(members)} clients")
+        given = self.checked(table)
+        place = {name: i for i, name in enumerate(given.names)}
+        rows = np.array([place[self.names[i]] for i in self.union.order], np.int64)
+        values = self._encoded(given.matrix[rows], given, [given.names[i] for i in rows])
+        self.round, self.result = Round(round, values), None
+
+    def _encoded(self, matrix: Floats, given: Table, names: Sequence[Name]) -> NDArray[np.int64]:
+        """Fixed point, with what is below the inputs' grid filled. The grid may only grow coarser in a session."""
+        n = self.numbers
+        used, step = grid.grid_of(np.ascontiguousarray(given.matrix, np.float64), given.dtype)
+        if self._grid is not None:
+            used, step = min(used, self._grid[0]), max(step, self._grid[1])
+        self._grid = used, step
+        coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
+        finest = min(math.ceil(math.log2(step)), coarsest) if step else _NO_GRID
+        entities = grid.entities(names, self._fill[-1])
+        exact = np.ascontiguousarray(matrix, np.float64)
+        return streams.encode(exact, entities, self._fill[:-1], n.f, n.s, n.w, used, finest, coarsest)
+
+    def means_like(self, table: Table) -> Floats:
+        """The means of the last round in the order and the dtype of a table; own rows where there is none."""
+        if self.result is None:
+            raise FederationError(f"{party(self.number)} has no means: no round was finished")
+        names, found = self.result
+        place = {name: i for i, name in enumerate(names)}
+        rows = found[np.array([place[name] for name in table.names], np.int64)]
+        none = np.asarray(np.isnan(rows).any(axis=1))
+        result = fixedpoint.clip(np.where(none[:, None], 0.0, rows).astype(table.dtype), self.params.max_abs)
+        result[none] = table.matrix[none]
+        return result
+
+    # -------------------------------------------------------------------------------------------------- announcements
+
+    def anchor(self, phase: str, at: Agreement) -> bytes:
+        """A key stands on nothing, names and unions on the key, rounds on the union."""
+        if phase == self.form.setup_phase:
+            return NO_CONTEXT
+        return (self.union.L if self.union else b"") if phase == self.form.round_phase else at.base
+
+    def check_begin(self, at: Agreement) -> None:
+        """What the server may announce (sections K1 to K5)."""
+        form, params = self.form, self.params
+        if len(at.members) < form.fewest(params):
+            raise ValueError(f"announces {len(at.members)} participants; we take part with {form.fewest(params)}")
+        self.naming.check_begin(at)
+        if at.phase == form.round_phase:
+            if self.union is None or self.round is None or self.round.means is not None:
+                raise ValueError("announces a round that we are not ready for")
+            if at.round > params.rounds:
+                raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")
+
+    def enter(self, at: Agreement) -> None:
+        """Draw what a phase needs."""
+        self.naming.enter(at)
+        if at.phase == self.form.union_phase:
+            self.union, self.round = Union(self._entropy(SEED_BYTES), self._entropy(SEED_BYTES)), None
+        elif at.phase == self.form.round_phase:
+            assert self.round is not None
+            assert self.union is not None
+            noisy = self.number in self.form.noise_clients(self.params, at)
+            seed = self._entropy(SEED_BYTES) if noisy else b""
+            found = np.full((self.union.slots.size, self.params.dim), np.nan)
+            self.round = replace(self.round, noise_seed=seed, means=found)
+            self.released = self.round.number, at.members
+
+    # ------------------------------------------------------------------------------------------------------ union
+
+    def _got_parts(self, at: Agreement, got: Got) -> Agreement:
+        """The shared secret, and what masks are made of."""
+        assert self.union is not None
+        mine, received = self.union, {v: got[Kind.PART, v] for v in at.members if v != self.number}
+        parts = [(v, part[:SEED_BYTES]) for v, part in received.items()]
+        own = X25519PrivateKey.from_private_bytes(mine.mask_key)
+        pairs = {}
+        for v, part in received.items():
+            try:
+                shared = own.exchange(X25519PublicKey.from_public_bytes(part[SEED_BYTES:]))
+            except ValueError:
+                raise FaultyPeer(v, "sends a key for masks that is of small order") from None
+            pairs[v] = expand(shared, "pair of masks", self.session, at.context)
+        secret = shared_secret([*parts, (self.number, mine.part)])
+        self.union = replace(mine, secret=secret, pairs=pairs, context=at.context)
+        return at
+
+    def _tags(self) -> NDArray[np.uint64]:
+        """The tags of its names under the union's secret."""
+        assert self.union is not None
+        key = expand(self.union.secret, "tags", self.union.context)
+        return union.tags_of_keys([self.naming.names.prf[name] for name in self.names], key)
+
+    def _table(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """The masked lookup table: under masks that no other secret of a union has."""
+        assert self.union is not None
+        mine = self.union
+        geometry = self.form.geometry(self.params, at)
+        bound = digest(b"secret", mine.secret)
+        weights = KeyStream(expand(mine.mask_key, "weights", at.context, bound))
+        table = union.fill(np.unique(self._tags()), geometry, weights)
+        seeds = {v: expand(pair, "table", at.context, bound) for v, pair in mine.pairs.items()}
+        if seeds:
+            masks.add_masks(RING61, table, self.number, seeds, 0)
+        layout = self.form.layout(Kind.TABLE, self.params, at, self.number)
+        for chunk in range(layout.chunks):
+            yield (RING61.to_bytes(table[:, layout.span(chunk)]),)
+
+    def _got_tags(self, at: Agreement, got: Got) -> Agreement:
+        """The slots of our own entities. Whoever misses one of its own goes on: to stop would tell whose it is."""
+        assert self.union is not None
+        tags = np.frombuffer(got[Kind.TAGS, SERVER], "<u8").astype(np.uint64)
+        if tags.size and (bool((tags[1:] <= tags[:-1]).any()) or int(tags[-1]) >= M61):
+            raise FaultyPeer(SERVER, "sends tags that are out of order")
+        own = self._tags()
+        slots = np.searchsorted(tags, own)
+        there = slots < tags.size
+        there[there] = tags[slots[there]] == own[there]
+        _, first = np.unique(own, return_index=True)  # of two names with one tag the first takes part
+        order = first[there[first]]
+        order = order[np.argsort(slots[order], kind="stable")]
+        secret = self.union.secret
+        L = digest(b"L", at.context, tags.astype("<u8").tobytes(), digest(b"L of a secret", secret))
+        row_key = expand(secret, "rows", L)
+        keys = b"".join(
+            hashlib.blake2b(self._kappa(self.names[i]), digest_size=32, key=row_key).digest() for i in order
+        )
+        self.union = replace(
+            self.union, L=L, tags=tags, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
+            keys=np.frombuffer(keys, np.uint8).reshape(-1, 32),
+        )  # fmt: skip
+        return replace(at, size=int(tags.size))
+
+    def _kappa(self, name: Name) -> bytes:
+        """The key of an entity: known to whoever has its name and asked."""
+        return hashlib.blake2b(
+            self.naming.names.prf[name], digest_size=32, key=self.session, person=b"secea entity"
+        ).digest()
+
+    # ----------------------------------------------------------------------------------------------------- rounds
+
+    def secrets(self, at: Agreement) -> RoundSecrets:
+        """The shared key streams of this attempt at a round."""
+        assert self.union is not None
+        n = self.numbers
+        return RoundSecrets(n.ring, self.params.dim, n.checks, self.union.secret, self.union.L, at.round)
+
+    def _own(self, span: slice) -> slice:
+        """Which of its own entities have slots in this stretch."""
+        assert self.union is not None
+        first, last = np.searchsorted(self.union.slots, [span.start, span.stop])
+        return slice(int(first), int(last))
+
+    def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """Its rows under masks, chunk by chunk; a noise client adds its columns and its seed."""
+        assert self.round is not None
+        assert self.union is not None
+        n, params, form = self.numbers, self.params, self.form
+        drawn, ring = self.secrets(at), n.ring
+        near = masks.neighbours(at.members, form.degree(params), self.number)
+        seeds = {v: masks.pair_seed(self.union.pairs[v], self.union.L, at.round) for v in near}
+        noisy = form.noise_clients(params, at)
+        layout = form.layout(Kind.UPLOAD, params, at, self.number)
+        for chunk in range(layout.chunks):
+            span = layout.span(chunk)
+            count, own = span.stop - span.start, self._own(span)
+            shared = drawn.of(chunk, count, ())
+            y = rows_under_keys(ring, self.union.keys[own], at.round, params.dim)
+            values = ring.reduce(self.round.values[own])
+            streams.scale_rows(ring, values, _constant(ring, n.C, own.stop - own.start))
+            ring.add_into(y, values)
+            rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
+            masks.add_masks(ring, rows, self.number, seeds, chunk)
+            if self.number not in noisy:
+                yield (ring.to_bytes(rows),)
+                continue
+            e = ring.zeros(count, params.dim)
+            streams.add_noise(ring, e, self.round.noise_seed, chunk, n.noise)
+            columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
+            yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
+
+    def stream(self, kind: IntEnum, chunk: int, payload: memoryview, at: Agreement) -> None:
+        """Check every slot of a chunk of means, whoever owns it, and read our own."""
+        assert kind is Kind.MEANS
+        assert self.round is not None
+        assert self.union is not None
+        assert self.round.means is not None
+        n, params, form = self.numbers, self.params, self.form
+        layout: Layout = form.layout(kind, params, at, SERVER)
+        span, ring = layout.span(chunk), n.ring
+        count = span.stop - span.start
+        noisy = form.noise_clients(params, at)
+        body = len(payload) - count
+        marks = np.frombuffer(payload[body:], np.uint8)
+        try:
+            rows = ring.from_bytes(payload[:body], count, params.dim + n.checks)
+        except ValueError as error:
+            raise FaultyPeer(SERVER, f"sends means that cannot be read: {error}") from None
+        if marks.size and marks.max() > 1:
+            raise FaultyPeer(SERVER, "marks a slot as something else than empty or not")
+        empty = marks.astype(np.bool_)
+        shared = self.secrets(at).of(chunk, count, noisy)
+        wrong = ~means.right(ring, rows, empty, shared, len(at.members))
+        if wrong.any():
+            raise ProtocolError(
+                (SERVER, *(v for v in at.members if v != self.number)),
+                f"{int(wrong.sum())} of {count} slots are not what the uploads add up to: there is no result",
+            )
+        own = self._own(span)
+        slots = self.union.slots[own] - span.start
+        x = np.ascontiguousarray(rows[:, slots, : params.dim])
+        ring.subtract_into(x, rows_under_keys(ring, self.union.keys[own], at.round, params.dim))
+        found = n.read(x, len(noisy))
+        with np.errstate(invalid="ignore"):
+            outside = (np.abs(found) > params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution).any(axis=1)
+        found[outside | empty[slots]] = np.nan  # only an owner can notice: nobody is told
+        self.round.means[own] = found
+
+    def _read(self, at: Agreement) -> Agreement:
+        """All chunks were checked: the means count."""
+        assert self.round is not None
+        assert self.union is not None
+        found = np.full((len(self.names), self.params.dim), np.nan)
+        found[self.union.order] = self.round.means
+        self.result, self.round = (self.names, found), None
+        return replace(at, context=self.union.context)
+
+    # ------------------------------------------------------------------------------------------------------ phases
+
+    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """What each kind of message says."""
+        match kind:
+            case Kind.PART:
+                assert self.union is not None
+                public = X25519PrivateKey.from_private_bytes(self.union.mask_key).public_key().public_bytes_raw()
+                yield self.union.part, public
+            case Kind.TABLE:
+                yield from self._table(at)
+            case Kind.READY:
+                assert self.union is not None
+                yield (self.union.L,)
+            case Kind.UPLOAD:
+                yield from self._upload(at)
+            case _:
+                yield from self.naming.payload(kind, receiver, at)
+
+    def finish(self, at: Agreement, got: Got) -> Agreement:
+        """What each phase gives, once everything has come."""
+        match at.phase:
+            case "secret":
+                return self._got_parts(at, got)
+            case "table":
+                return self._got_tags(at, got)
+            case "upload":
+                return self._read(at)
+            case _:
+                return self.naming.finish(at, got)
+
+
+def _constant(ring: Ring, value: int, rows: int) -> Residues:
+    return np.ascontiguousarray(np.broadcast_to(ring.constant([value]), (ring.size, rows)))

@@ -1,0 +1,253 @@
+"""The keyed form's public side: its messages and their ways, its table of phases, its rules, and its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, ClassVar, Final
+
+from secea.arithmetic.field import RING61
+from secea.errors import ParamsError
+from secea.forms.keyed.numbers import Numbers, numbers_of
+from secea.params import Params
+from secea.party.phases import Agreement, Route, Row
+from secea.steps import oprf
+from secea.steps.union import COLUMNS, Geometry
+from secea.wire.keys import Identity
+from secea.wire.messages import CHUNK_BYTES, DIGEST_BYTES, Layout
+from secea.wire.randomness import SEED_BYTES, Entropy
+
+
+class Kind(IntEnum):
+    """The messages of the keyed form."""
+
+    HELLO = 1
+    BEGIN = 2
+    KEY = 3
+    DIGEST = 4
+    COMMITMENT = 16
+    """The hash of a dealer's commitments."""
+    DEALING = 17
+    """The commitments, and a proof that the dealer knows what it committed to."""
+    SHARE = 18
+    """A share of a dealer's part of the key."""
+    LIST = 19
+    """Blinded names, padded."""
+    MARK = 20
+    """The hash of that list."""
+    CONFIRM = 21
+    """The hash of all marks: everyone has seen the same lists."""
+    LISTS = 22
+    """All lists, for those who hold the key."""
+    EVALUATION = 23
+    """A holder's part of the PRF of each point of a list."""
+    PART = 24
+    """A part of the shared secret, and a key for masks."""
+    TABLE = 25
+    """A masked lookup table of tags."""
+    TAGS = 26
+    """The union."""
+    READY = 27
+    """A client has trained, and can upload."""
+    UPLOAD = 28
+    """A client's masked rows."""
+    MEANS = 29
+    """The means under their keys, the same for all."""
+
+
+ROUTES: Final[Mapping[IntEnum, Route]] = {
+    Kind.COMMITMENT: Route.ALL,
+    Kind.DEALING: Route.ALL,
+    Kind.SHARE: Route.EACH,
+    Kind.LIST: Route.SERVER,
+    Kind.MARK: Route.ALL,
+    Kind.CONFIRM: Route.ALL,
+    Kind.LISTS: Route.BROADCAST,
+    Kind.EVALUATION: Route.EACH,
+    Kind.PART: Route.EACH,
+    Kind.TABLE: Route.SERVER,
+    Kind.TAGS: Route.BROADCAST,
+    Kind.READY: Route.SERVER,
+    Kind.UPLOAD: Route.SERVER,
+    Kind.MEANS: Route.BROADCAST,
+}
+
+ROWS: Final = (
+    Row("commit", (Kind.COMMITMENT,), on_loss="commit", then="deal", announced=True),
+    Row("deal", (Kind.DEALING, Kind.SHARE), on_loss="commit", then="list"),
+    Row("list", (Kind.LIST, Kind.MARK), on_loss="list", then="confirm", announced=True),
+    Row("confirm", (Kind.CONFIRM,), (Kind.LISTS,), on_loss="list", then="evaluate"),
+    Row("evaluate", (Kind.EVALUATION,), on_loss="list", then="secret"),
+    Row("secret", (Kind.PART,), on_loss="secret", then="table", announced=True),
+    Row("table", (Kind.TABLE,), (Kind.TAGS,), on_loss="secret"),
+    Row("ready", (Kind.READY,), on_loss="secret"),
+    Row("upload", (Kind.UPLOAD,), (Kind.MEANS,), on_loss="secret", announced=True, loses_round=True),
+)
+"""The table of phases without drop-outs."""
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The keyed form and its options."""
+
+    min_participants: int | None = None
+    """No client takes part with fewer; None: T + 2, or 2 where everybody else may conspire."""
+    max_new_entities: int | None = None
+    """New names of a client in each later epoch; None: the larger of 16 and a tenth of max_entities."""
+    max_updates: int = 16
+    """Epochs with new names in a session, after the first."""
+
+    name: ClassVar[str] = "keyed"
+    kinds: ClassVar[type[IntEnum]] = Kind
+    routes: ClassVar[Mapping[IntEnum, Route]] = ROUTES
+    rows: ClassVar[tuple[Row, ...]] = ROWS
+    streamed: ClassVar[frozenset[IntEnum]] = frozenset({Kind.TABLE, Kind.UPLOAD, Kind.MEANS})
+    setup_phase: ClassVar[str] = "commit"
+    ready_phase: ClassVar[str] = "ready"
+    round_phase: ClassVar[str] = "upload"
+    names_phase: ClassVar[str] = "list"
+    union_phase: ClassVar[str] = "secret"
+
+    def checked(self, params: Params) -> Params:
+        """Section 1 of the specification: which N, T and D go together."""
+        N, D = params.clients, params.dropouts
+        if D:
+            raise ParamsError(f"form='keyed' has no room for drop-outs in this version: dropouts must be 0, got {D}")
+        T = N - 1 if params.collusion is None else params.collusion
+        if not 1 <= T <= N - 1:
+            raise ParamsError(f"collusion must be from 1 to {N - 1} with {N} clients, got {T}")
+        resolved = replace(params, collusion=T)
+        if not 2 <= self.fewest(resolved) <= N:
+            raise ParamsError(f"min_participants must be from 2 to {N}, got {self.min_participants}")
+        if self.max_updates < 0 or (self.max_new_entities or 0) < 0:
+            raise ParamsError("max_updates and max_new_entities cannot be negative")
+        if resolved.bounded:
+            self.numbers(resolved)
+        return resolved
+
+    def canonical(self, params: Params) -> str:
+        """Everything public that the parties must agree on, in one line."""
+        n = self.numbers(params)
+        return (
+            f"{params.canonical()}\nkeyed;min_participants={self.fewest(params)};"
+            f"max_new_entities={self.list_size(params, 2)};max_updates={self.max_updates};"
+            f"primes={n.ring.primes};f={n.f};s={n.s};w={n.w};wide={n.noise.wide}"
+        )
+
+    def fewest(self, params: Params) -> int:
+        """The fewest participants of a union."""
+        if self.min_participants is not None:
+            return self.min_participants
+        return 2 if params.clients - 1 == params.T else min(params.clients, params.T + 2)
+
+    # -------------------------------------------------------------------------------------------- what follows from T
+
+    def noise_count(self, params: Params, members: int) -> int:
+        """W: the noise clients of a round with so many participants."""
+        return min(members, params.T + params.dropouts + 1)
+
+    def numbers(self, params: Params) -> Numbers:
+        """Field, fixed point, fill and noise."""
+        return numbers_of(params, self.noise_count(params, params.clients))
+
+    def degree(self, params: Params) -> int:
+        """The neighbours of each client in the graph of masks."""
+        return params.T + params.dropouts + 1
+
+    def holders(self, params: Params, at: Agreement) -> tuple[int, ...]:
+        """O: the members that answer for the key of the names."""
+        return at.members[: params.T + 1]
+
+    def noise_clients(self, params: Params, at: Agreement) -> tuple[int, ...]:
+        """The members whose turn it is to add noise in this round."""
+        size = len(at.members)
+        turn = [at.members[(at.round + i) % size] for i in range(self.noise_count(params, size))]
+        return tuple(sorted(turn))
+
+    def list_size(self, params: Params, names: int) -> int:
+        """The names that a list has room for, in the first epoch and in later ones."""
+        assert params.max_entities is not None
+        later = max(16, params.max_entities // 10) if self.max_new_entities is None else self.max_new_entities
+        return params.max_entities if names <= 1 else min(params.max_entities, later)
+
+    def signatures(self, params: Params) -> int:
+        """Z: so many must have seen the same lists before a holder answers."""
+        return oprf.signatures_needed(params.clients, params.T)
+
+    def geometry(self, params: Params, at: Agreement) -> Geometry:
+        """The lookup table of a union."""
+        assert params.max_union is not None
+        return Geometry.of(params.max_union, at.attempt, at.context)
+
+    # ------------------------------------------------------------------------------------------------------- messages
+
+    def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:
+        """A round has the next q; anything else the next union, and new names where they are asked for."""
+        numbers = at.numbers
+        if phase == self.round_phase:
+            return numbers | {"round": at.round + 1}
+        numbers |= {"epoch": at.union + 1, "attempt": at.attempt + 1 if again else 0}
+        if phase in (self.setup_phase, self.names_phase):
+            numbers["weights"] = max(1, at.names if again else at.names + 1)
+        return numbers
+
+    def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
+        """All members, but for what holders alone send."""
+        return self.holders(params, at) if kind is Kind.EVALUATION else at.members
+
+    def receivers(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
+        """All members, but for what goes to holders alone."""
+        return self.holders(params, at) if kind is Kind.LISTS else at.members
+
+    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
+        """How a message falls into chunks."""
+        points = self.list_size(params, at.names) + 1
+        match kind:
+            case Kind.COMMITMENT | Kind.MARK | Kind.CONFIRM | Kind.SHARE:
+                return Layout(1, 32)
+            case Kind.DEALING:
+                return Layout(1, 32 * (params.T + 1) + 64)
+            case Kind.LIST | Kind.EVALUATION:
+                return Layout(points, 32)
+            case Kind.LISTS:
+                return Layout(points, 32, len(at.members))
+            case Kind.PART:
+                return Layout(1, 2 * SEED_BYTES)
+            case Kind.TABLE:
+                return Layout(self.geometry(params, at).cells, COLUMNS * RING61.element_bytes)
+            case Kind.TAGS:
+                return Layout(at.size, RING61.element_bytes)
+            case Kind.READY:
+                return Layout(1, DIGEST_BYTES)
+            case Kind.UPLOAD | Kind.MEANS:
+                return self._rows(kind, params, at, sender)
+            case _:
+                raise AssertionError(f"{kind!r} has no rows")
+
+    def _rows(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
+        """Uploads and means have the same slots in each chunk."""
+        n = self.numbers(params)
+        element, columns = n.ring.element_bytes, params.dim + n.checks
+        step = max(1, CHUNK_BYTES // ((columns + 2) * element))
+        if kind is Kind.MEANS:
+            return Layout(at.size, columns * element + 1, per_chunk=step)
+        noisy = sender in self.noise_clients(params, at)
+        row = (columns + 2 + (n.checks if noisy else 0)) * element
+        return Layout(at.size, row, per_chunk=step, prefix=SEED_BYTES if noisy else 0)
+
+    # ----------------------------------------------------------------------------------------------------------- parts
+
+    def client(
+        self, params: Params, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
+    ) -> Any:
+        """The part of client n."""
+        from secea.forms.keyed.client import KeyedClient
+
+        return KeyedClient(self, params, session, number, identity, names, entropy)
+
+    def server(self, params: Params) -> Any:
+        """The server's part."""
+        from secea.forms.keyed.server import KeyedServer
+
+        return KeyedServer(self, params)

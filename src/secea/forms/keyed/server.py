@@ -1,0 +1,160 @@
+"""The server of the keyed form: it collects lists and tables, adds uploads, divides, and sends the same to all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic import streams
+from secea.arithmetic.field import RING61, Residues
+from secea.errors import SERVER, FaultyPeer, ProtocolError
+from secea.forms.form import Got, Retry
+from secea.forms.keyed.form import Keyed, Kind
+from secea.params import Params
+from secea.party.phases import Agreement
+from secea.steps import means, oprf, union
+from secea.wire.messages import NO_CONTEXT, Buffer
+from secea.wire.randomness import SEED_BYTES
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """What has come of one chunk of the uploads."""
+
+    total: Residues = field(repr=False)
+    columns: Residues = field(repr=False)
+    senders: set[int] = field(default_factory=set)
+    seeds: dict[int, bytes] = field(default_factory=dict, repr=False)
+
+
+class KeyedServer:
+    """The server's part."""
+
+    def __init__(self, form: Keyed, params: Params) -> None:
+        self.form, self.params, self.numbers = form, params, form.numbers(params)
+        self._lists: dict[int, bytes] = {}
+        self._table: Residues | None = None
+        self.tags: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._before_round = NO_CONTEXT  # the context of the union, while a round goes on
+        self._L = NO_CONTEXT
+        self._chunks: dict[int, _Chunk] = {}
+        self._divided = 0
+
+    def anchor(self, phase: str, at: Agreement) -> bytes:
+        """A key stands on nothing, names and unions on the key, rounds on the union."""
+        if phase == self.form.setup_phase:
+            return NO_CONTEXT
+        return self._L if phase == self.form.round_phase else at.base
+
+    def enter(self, at: Agreement) -> None:
+        """Forget what an attempt before left behind."""
+        self._table, self._chunks, self._divided = None, {}, 0
+
+    # -------------------------------------------------------------------------------------------------------- streams
+
+    def stream(self, kind: IntEnum, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
+        """Add a chunk of a table, or of an upload."""
+        if kind is Kind.TABLE:
+            layout = self.form.layout(kind, self.params, at, sender)
+            span = layout.span(chunk)
+            part = RING61.from_bytes(payload, span.stop - span.start, union.COLUMNS)
+            if self._table is None:
+                self._table = RING61.zeros(layout.rows, union.COLUMNS)
+            RING61.add_rows(self._table, span, part)
+            return
+        self._add(sender, chunk, payload, at)
+
+    def _add(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
+        n, params, form = self.numbers, self.params, self.form
+        ring, layout = n.ring, form.layout(Kind.UPLOAD, params, at, sender)
+        span = layout.span(chunk)
+        count, width = span.stop - span.start, params.dim + n.checks + 2
+        body = count * width * ring.element_bytes
+        rows = ring.from_bytes(payload[:body], count, width)
+        noisy = sender in form.noise_clients(params, at)
+        columns = ring.from_bytes(payload[body:-SEED_BYTES], count, n.checks) if noisy else None
+        if chunk not in self._chunks:
+            self._chunks[chunk] = _Chunk(ring.zeros(count, width), ring.zeros(count, n.checks))
+        come = self._chunks[chunk]
+        ring.add_into(come.total, rows)
+        come.senders.add(sender)
+        if columns is not None:
+            ring.add_into(come.columns, columns)
+            come.seeds[sender] = bytes(payload[-SEED_BYTES:])
+
+    def ready(self, kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """The chunks of a broadcast that can leave now."""
+        if kind is Kind.MEANS:
+            while self._chunks.get(self._divided) and len(self._chunks[self._divided].senders) == len(at.members):
+                yield self._means(self._divided, self._chunks.pop(self._divided))
+                self._divided += 1
+            return
+        layout = self.form.layout(kind, self.params, at, SERVER)
+        for chunk in range(layout.chunks):
+            span = layout.span(chunk)
+            if kind is Kind.TAGS:
+                yield (np.ascontiguousarray(self.tags[span].astype("<u8")).view(np.uint8).data,)
+            else:
+                points = self._lists[at.members[layout.section(chunk)]]
+                yield (points[32 * span.start : 32 * span.stop],)
+
+    def _means(self, chunk: int, come: _Chunk) -> Sequence[Buffer]:
+        """Divide the sums of one chunk, and add the noise that the noise clients chose (step 3)."""
+        n, count = self.numbers, come.total.shape[1]
+        e = n.ring.zeros(count, self.params.dim)
+        for seed in come.seeds.values():
+            streams.add_noise(n.ring, e, seed, chunk, n.noise)
+        rows, empty = means.divide(n.ring, come.total, e, come.columns)
+        return n.ring.to_bytes(rows), empty.astype(np.uint8).data
+
+    # --------------------------------------------------------------------------------------------------------- phases
+
+    def finish(self, at: Agreement, got: Got) -> Agreement:
+        """What each phase gives, once everything has come."""
+        match at.phase:
+            case "commit":
+                return at.bound(*(got[Kind.COMMITMENT, v] for v in at.members))
+            case "deal":
+                after = at.bound(*(got[Kind.DEALING, v] for v in at.members))
+                return replace(after, base=after.context)
+            case "list":
+                return self._got_lists(at, got)
+            case "table":
+                return self._peeled(at)
+            case "ready":
+                return self._ready(at, got)
+            case "upload":
+                return replace(at, context=self._before_round)
+            case _:
+                return at
+
+    def _got_lists(self, at: Agreement, got: Got) -> Agreement:
+        self._lists = {v: got[Kind.LIST, v] for v in at.members}
+        for v, points in self._lists.items():
+            if oprf.list_hash(np.frombuffer(points, np.uint8).reshape(-1, 32)) != got[Kind.MARK, v]:
+                raise FaultyPeer(v, "signs another list of blinded names than it sends")
+        return at.bound(*(got[Kind.MARK, v] for v in at.members))
+
+    def _peeled(self, at: Agreement) -> Agreement:
+        """The tags of the union; or another attempt, with a larger table."""
+        assert self._table is not None
+        tags = union.peel(self._table, self.form.geometry(self.params, at))
+        if tags is None:
+            raise Retry("the lookup table of the union is too full: raise max_union")
+        most = self.params.max_union
+        if most is not None and tags.size > most:
+            raise ProtocolError(at.members, f"have {tags.size} entities together; max_union is {most}: raise it")
+        self.tags = tags
+        return replace(at, size=int(tags.size))
+
+    def _ready(self, at: Agreement, got: Got) -> Agreement:
+        """All clients name the same L: they have the same union and the same secret."""
+        first, *others = (got[Kind.READY, v] for v in at.members)
+        if any(other != first for other in others):
+            raise ProtocolError(at.members, "do not agree on the union; it has to be made anew")
+        self._L, self._before_round = first, at.context
+        return at

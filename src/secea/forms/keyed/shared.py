@@ -1,0 +1,63 @@
+"""The key streams that all clients of a union share, and the server does not: one set for each round (section K5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic import streams
+from secea.arithmetic.field import Residues, Ring
+from secea.steps.means import Secrets
+from secea.wire.keys import expand
+
+
+@dataclass(frozen=True)
+class RoundSecrets:
+    """Every secret of attempt q at a round, chunk by chunk: a lane for each chunk."""
+
+    ring: Ring
+    dim: int
+    checks: int
+    secret: bytes = field(repr=False)
+    """Of the union: a hash over a part from each of its clients."""
+    union: bytes
+    """L."""
+    q: int
+
+    def key(self, name: str, *of: int) -> bytes:
+        """The key of one stream of this round."""
+        return expand(self.secret, name, self.union, b"%d" % self.q, *(b"%d" % number for number in of))
+
+    def alpha(self) -> tuple[Residues, ...]:
+        """The weights of the columns, for each check."""
+        return tuple(streams.stream(self.ring, self.key("alpha", k), 0, self.dim) for k in range(self.checks))
+
+    def pads(self, client: int, chunk: int, rows: int) -> tuple[Residues, ...]:
+        """H of one noise client, for each check."""
+        return tuple(streams.stream(self.ring, self.key("H", client, k), chunk, rows) for k in range(self.checks))
+
+    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
+        """For the slots of one chunk."""
+        ring, checks = self.ring, range(self.checks)
+        H = []
+        for k in checks:
+            total = ring.zeros(rows)
+            keys = [self.key("H", w, k) for w in noise_clients]
+            streams.add_streams(ring, total, keys, [1] * len(keys), chunk)
+            H.append(total)
+        return Secrets(
+            rho=streams.stream(ring, self.key("rho"), chunk, rows, nonzero=True),
+            alpha=self.alpha(),
+            J=tuple(streams.stream(ring, self.key("J", k), chunk, rows) for k in checks),
+            H=tuple(H),
+            theta=streams.stream(ring, self.key("theta"), chunk, rows),
+            beta=streams.stream(ring, self.key("beta"), chunk, rows),
+        )
+
+
+def rows_under_keys(ring: Ring, keys: NDArray[np.uint8], q: int, dim: int) -> Residues:
+    """G: for each own entity a row of key stream that its owners alone can make."""
+    return streams.row_streams(ring, keys, q, dim)

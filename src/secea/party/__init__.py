@@ -1,0 +1,1 @@
+"""The parties as state machines that follow a form's table of phases; no form is named here."""

@@ -1,0 +1,149 @@
+"""The table of phases: what is sent in each, to whom, what is awaited, and what follows.
+
+A form lists its `Row`s. Client and server interpret them: what is due, what is missing, what is early or late, and what
+a loss costs all follow from the table. `Agreement` is what all parties of a phase agree on; it labels every message.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from enum import IntEnum as Kinds
+from typing import Final
+
+from secea.wire.keys import digest
+from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
+
+REST: Final = "rest"
+"""The phase in which nothing goes on: a union stands, and a round may begin."""
+GREETING: Final = "greeting"
+"""The phase before the server has said who takes part."""
+STOPPED: Final = "stopped"
+"""The phase of a client that refused something: it waits for another attempt."""
+
+
+UNKNOWN: Final = -1
+"""The size of a union that does not stand yet."""
+
+
+class Common(Kinds):
+    """The kinds of messages that every form has, with the numbers that it must give them."""
+
+    HELLO = 1
+    BEGIN = 2
+    """The server says who takes part in what begins now."""
+    KEY = 3
+    """The server's key of the broadcast that follows."""
+    DIGEST = 4
+    """The hash of that broadcast."""
+
+
+class Route(Enum):
+    """The way that a kind of message takes."""
+
+    SERVER = "client to server, sealed"
+    EACH = "client to client, sealed end to end, relayed"
+    ALL = "client to all, signed, relayed"
+    BROADCAST = "server to all, sealed once"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One phase: what clients send when it begins, what comes back, what a loss costs, what follows."""
+
+    phase: str
+    sends: tuple[Kinds, ...] = ()
+    """What clients send; the form's routes say to whom."""
+    answers: tuple[Kinds, ...] = ()
+    """What the server makes of it and broadcasts."""
+    on_loss: str = ""
+    """The phase that begins anew if somebody is missing."""
+    then: str = REST
+    """The phase that follows."""
+    announced: bool = False
+    """Whether it begins with the server's word on who takes part."""
+    loses_round: bool = False
+    """Whether a round is lost if somebody is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What all parties of a phase agree on. A message that was made under another one is refused."""
+
+    phase: str = GREETING
+    members: tuple[int, ...] = ()
+    union: int = 0
+    """Counts all attempts at a union or at what comes before it."""
+    attempt: int = 0
+    """Counts attempts at a union that stalled: each has a larger table."""
+    names: int = 0
+    """Counts the epochs in which names are turned into keys."""
+    round: int = 0
+    """q: counts attempts at a round."""
+    base: bytes = NO_CONTEXT
+    """The digest of the key of the session's names, once there is one."""
+    context: bytes = NO_CONTEXT
+    """The digest of everything since the phase was announced."""
+    size: int = UNKNOWN
+    """M, once the union stands."""
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """As they stand in a header."""
+        return {"epoch": self.union, "attempt": self.attempt, "weights": self.names, "round": self.round}
+
+    def bound(self, *parts: bytes) -> Agreement:
+        """With these public facts bound into the context."""
+        return replace(self, context=digest(b"bound", self.context, self.phase.encode(), *parts))
+
+
+_MEMBER: Final = struct.Struct(f"<H{DIGEST_BYTES}s")
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The server's word on what begins and who takes part, each with its present incarnation."""
+
+    phase: int
+    members: tuple[tuple[int, bytes], ...] = field(repr=False)
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The members' numbers."""
+        return tuple(n for n, _ in self.members)
+
+    def to_bytes(self) -> bytes:
+        """One byte for the phase, then the members in order."""
+        return bytes([self.phase]) + b"".join(_MEMBER.pack(*member) for member in self.members)
+
+    @classmethod
+    def parse(cls, data: Buffer, clients: int) -> Begin:
+        """What `to_bytes` made; a `ValueError` says what is wrong with it."""
+        if len(data) < 1 or (len(data) - 1) % _MEMBER.size:
+            raise ValueError(f"{len(data)} bytes are no word on who takes part")
+        members = tuple((int(n), bytes(life)) for n, life in _MEMBER.iter_unpack(memoryview(data)[1:]))
+        numbers = [n for n, _ in members]
+        if numbers != sorted(set(numbers)) or any(n >= clients for n in numbers):
+            raise ValueError(f"the members {numbers} are not clients of this federation in order")
+        return cls(data[0], members)
+
+    @staticmethod
+    def size(members: int) -> int:
+        """The bytes of a word on so many members."""
+        return 1 + members * _MEMBER.size
+
+    def agreed(self, phase: str, before: Agreement, numbers: dict[str, int], anchor: bytes) -> Agreement:
+        """What the members agree on when the phase begins; `anchor` is what they agreed on before."""
+        text = b" ".join(b"%d" % value for value in numbers.values())
+        context = digest(b"begin", anchor, phase.encode(), text, self.to_bytes())
+        size = before.size if numbers["epoch"] == before.union else UNKNOWN
+        return replace(
+            before, phase=phase, size=size, members=self.clients, union=numbers["epoch"], attempt=numbers["attempt"],
+            names=numbers["weights"], round=numbers["round"], context=context,
+        )  # fmt: skip
+
+
+def row_of(rows: tuple[Row, ...], phase: str) -> Row:
+    """The row of a phase; phases in which nothing is due have an empty one."""
+    return next((row for row in rows if row.phase == phase), Row(phase))

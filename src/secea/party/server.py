@@ -1,0 +1,279 @@
+"""The server as a state machine: it says who takes part, relays what it cannot read, and computes under masks.
+
+`receive` takes one chunk from a client: it is right and counts, or a `ProtocolError` names who is at fault and nothing
+has changed. `close` ends a phase when everything has come. `drain` gives what is to be delivered, and keeps none of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final
+
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, Stale, party
+from secea.forms.form import Retry, ServerPart
+from secea.party.client import ROWS_BYTES
+from secea.party.phases import GREETING, REST, Agreement, Begin, Common, Route, Row, row_of
+from secea.party.session import Session
+from secea.wire.keys import KEY_BYTES, Identity, Sealer
+from secea.wire.link import Link, broadcast_name, overhead
+from secea.wire.messages import ALL, Buffer, Header
+from secea.wire.randomness import Entropy
+
+MOST_ATTEMPTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """How far each client is in a phase, and what came whole."""
+
+    progress: dict[tuple[IntEnum, int, int], int] = field(default_factory=dict)
+    """Chunks by (kind, sender, receiver)."""
+    labels: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict)
+    """The salt of what each client sends: one try at a message is not mixed with another."""
+    got: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class _Broadcast:
+    """A broadcast on its way."""
+
+    label: Header
+    sealer: Sealer
+    chunks: int
+    receivers: tuple[int, ...]
+    sent: int = 0
+    running: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+
+class Server:
+    """The server of a session."""
+
+    def __init__(self, session: Session, identity: Identity, entropy: Entropy = os.urandom) -> None:
+        self.session = session
+        self.link = Link(session.hash, session.roster, session.form.kinds, SERVER, identity, entropy)
+        self.part: ServerPart = session.form.server(session.params)
+        self.at = Agreement()
+        self.collected = Collected()
+        self.lost: frozenset[int] = frozenset()
+        """Rounds that some client began and that gave no means."""
+        self._hellos: dict[int, bytes] = {}
+        self._introduced: set[tuple[int, bytes, int, bytes]] = set()  # whose hello, in which life, went to whom
+        self._queue: deque[tuple[int, Buffer]] = deque()
+        self._held: list[tuple[int, Buffer]] = []  # what is passed on when all of a phase has come
+        self._broadcasts: dict[IntEnum, _Broadcast] = {}
+
+    def __repr__(self) -> str:
+        return f"Server({self.at.phase}, union {self.at.union}, round {self.at.round})"
+
+    @property
+    def row(self) -> Row:
+        """The row of the table that the server is in."""
+        return row_of(self.session.form.rows, self.at.phase)
+
+    # ------------------------------------------------------------------------------------------------------- phases
+
+    def begin(self, phase: str, members: Iterable[int], *, again: bool = False) -> None:
+        """Announce a phase to those who take part in it. `again`: what was tried before stalled."""
+        form, clients = self.session.form, tuple(sorted(members))
+        if unknown := [n for n in clients if n not in self.link.peers]:
+            raise FederationError(f"no hello came from {', '.join(map(party, unknown))}")
+        numbers = form.next_numbers(phase, self.at, again=again)
+        index = next(i for i, row in enumerate(form.rows) if row.phase == phase)
+        begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
+        anchor = self.part.anchor(phase, self.at)
+        at = begin.agreed(phase, self.at, numbers, anchor)
+        if len(clients) < form.fewest(self.session.params):
+            raise FederationError(f"{len(clients)} clients are here; {form.fewest(self.session.params)} are needed")
+        for n in clients:
+            self._introduce(n, clients)
+        label = self.link.label(self.session.form.kinds(Common.BEGIN), numbers, anchor)
+        for n in clients:
+            self._queue.append((n, self.link.sealer(label, n).seal(0, begin.to_bytes())))
+        self._enter(at)
+
+    def collect(self, phase: str) -> None:
+        """Begin a phase that clients enter by themselves."""
+        if self.at.phase != REST:
+            raise FederationError(f"the server is in the phase '{self.at.phase}'; no other one can begin")
+        self._enter(replace(self.at, phase=phase))
+
+    def _introduce(self, n: int, members: Sequence[int]) -> None:
+        """The hellos that client n has not seen, the server's first."""
+        me = self.link.incarnation(n)
+        for v in (SERVER, *members):
+            life = self.link.incarnation(v)
+            if v != n and (v, life, n, me) not in self._introduced:
+                self._introduced.add((v, life, n, me))
+                self._queue.append((n, self.link.hello_message() if v == SERVER else self._hellos[v]))
+
+    def _enter(self, at: Agreement) -> None:
+        self.part.enter(at)
+        self.at, self.collected, self._broadcasts, self._held = at, Collected(), {}, []
+
+    def missing(self) -> tuple[int, ...]:
+        """The members whose messages have not all come."""
+        return tuple(n for n in self.at.members if any(not self._complete(n, kind) for kind in self.row.sends))
+
+    def _complete(self, sender: int, kind: IntEnum) -> bool:
+        form, params, at = self.session.form, self.session.params, self.at
+        if sender not in form.senders(kind, params, at):
+            return True
+        chunks = form.layout(kind, params, at, sender).chunks
+        progress = self.collected.progress
+        return all(progress.get((kind, sender, v), 0) == chunks for v in self._to(kind, sender))
+
+    def _to(self, kind: IntEnum, sender: int) -> tuple[int, ...]:
+        """Whom a client addresses this kind to."""
+        match self.session.form.routes[kind]:
+            case Route.SERVER:
+                return (SERVER,)
+            case Route.ALL:
+                return (ALL,)
+            case _:
+                receivers = self.session.form.receivers(kind, self.session.params, self.at)
+                return tuple(v for v in receivers if v != sender)
+
+    def close(self) -> None:
+        """All of a phase has come: what follows from it goes out, and the next phase begins."""
+        row, at = self.row, self.at
+        if missing := self.missing():
+            raise FederationError(f"the phase '{row.phase}' is not complete: {', '.join(map(party, missing))}")
+        try:
+            after = self.part.finish(at, self.collected.got)
+        except Retry as retry:
+            if at.attempt + 1 == MOST_ATTEMPTS:
+                raise FederationError(f"{retry}; {MOST_ATTEMPTS} attempts failed") from None
+            self.begin(row.on_loss, at.members, again=True)
+            return
+        self._queue.extend(self._held)
+        for kind in row.answers:
+            self._broadcast(kind, after)
+        self._enter(replace(after, phase=row.then))
+
+    def give_up(self) -> None:
+        """What goes on will not be finished: whoever began a round has lost it."""
+        if self.at.phase not in (REST, GREETING):
+            if self.row.loses_round:
+                self.lost |= {self.at.round}
+            self._enter(replace(self.at, phase=REST))
+
+    # ---------------------------------------------------------------------------------------------------- receiving
+
+    def receive(self, sender: int, message: Buffer) -> None:
+        """Take one chunk that the client `sender` handed over."""
+        if sender not in range(self.session.params.clients):
+            raise ProtocolError((sender,), f"there is no client {sender} in this federation")
+        header = self.link.parse(message, sender)
+        if header.sender != sender:
+            raise FaultyPeer(sender, f"hands over a message in the name of {party(header.sender)}")
+        if header.kind == Common.HELLO:
+            self.link.greet(header, message)
+            self._hellos[sender] = bytes(message)
+            return
+        self._require(header)
+        if self.session.form.routes[header.kind] is Route.EACH:
+            self._relay(header, message)
+        else:
+            self._take(header, message)
+
+    def _require(self, header: Header) -> None:
+        """The label is that of the present phase, and the sender has a part in it."""
+        at, sender = self.at, header.sender
+        numbers = {name: getattr(header, name) for name in at.numbers}
+        if tuple(numbers.values()) < tuple(at.numbers.values()) or header.kind not in self.row.sends:
+            raise Stale((sender,), f"{header.title} is not due in the phase '{at.phase}'")
+        if numbers != at.numbers or header.context != at.context:
+            raise FaultyPeer(sender, f"{header.title} was made for another union or other members")
+        if sender not in self.session.form.senders(header.kind, self.session.params, at):
+            raise FaultyPeer(sender, f"{header.title} is not for it to send")
+        if header.receiver not in self._to(header.kind, sender):
+            raise FaultyPeer(sender, f"{header.title} is for {party(header.receiver)}, who is no receiver of it")
+
+    def _counted(self, header: Header, size: int) -> dict[tuple[IntEnum, int, int], int]:
+        """The progress with this chunk, if it is the next one and of the right size."""
+        sender, at = header.sender, self.at
+        layout = self.session.form.layout(header.kind, self.session.params, at, sender)
+        due = layout.payload_bytes(header.chunk) if header.chunks == layout.chunks else -1
+        if size != due:
+            raise FaultyPeer(sender, f"{header.title} has {size} bytes, which is not what is due")
+        if self.collected.labels.get((header.kind, sender), header.salt) != header.salt:
+            raise FaultyPeer(sender, f"{header.title} belongs to another try than what it sent before")
+        place = (header.kind, sender, header.receiver)
+        seen = self.collected.progress.get(place, 0)
+        if header.chunk < seen:
+            raise Stale((sender,), f"{header.title} came before")
+        if header.chunk > seen:
+            raise FaultyPeer(sender, f"{header.title} came out of order; chunk {seen + 1} is due")
+        return {place: seen + 1}
+
+    def _relay(self, header: Header, message: Buffer) -> None:
+        """Keep a message for its receiver. It cannot be read here; its size and its order are checked."""
+        progress = self._counted(header, len(message) - overhead(signed=False))
+        self.collected.progress.update(progress)
+        self.collected.labels[header.kind, header.sender] = header.salt
+        self._held.append((header.receiver, message))
+
+    def _take(self, header: Header, message: Buffer) -> None:
+        """A message that the server can read: signed for all, or sealed to it."""
+        opened = self.link.open(header, message)
+        progress = self._counted(header, len(opened.payload))
+        form, sender, place = self.session.form, header.sender, (header.kind, header.sender)
+        if header.kind in form.streamed:
+            try:
+                self.part.stream(header.kind, sender, header.chunk, opened.payload, self.at)
+            except ValueError as error:
+                raise FaultyPeer(sender, f"{header.title} cannot be right: {error}") from None
+        else:
+            got = self.collected.got
+            got[place] = got.get(place, b"") + bytes(opened.payload)
+        self.link.take(opened)
+        self.collected.progress.update(progress)
+        self.collected.labels[place] = header.salt
+        if form.routes[header.kind] is Route.ALL:
+            for n in form.receivers(header.kind, self.session.params, self.at):
+                if n != sender:
+                    self._held.append((n, message))
+        for kind in self.row.answers:
+            if kind in form.streamed:
+                self._broadcast(kind, self.at)
+
+    # ------------------------------------------------------------------------------------------------------ sending
+
+    def _broadcast(self, kind: IntEnum, at: Agreement) -> None:
+        """What can leave now of a broadcast: its key first, its hash last."""
+        for parts in self.part.ready(kind, at):
+            on_its_way = self._broadcasts.get(kind) or self._open_broadcast(kind, at)
+            message = on_its_way.sealer.seal(on_its_way.sent, *parts)
+            on_its_way.running.update(message)
+            on_its_way.sent += 1
+            self._queue.extend((n, message) for n in on_its_way.receivers)
+            if on_its_way.sent == on_its_way.chunks:
+                label = self.link.label(self.session.form.kinds(Common.DIGEST), self.at.numbers, self.at.context)
+                for n in on_its_way.receivers:
+                    self._queue.append((n, self.link.sealer(label, n).seal(0, on_its_way.running.digest())))
+
+    def _open_broadcast(self, kind: IntEnum, at: Agreement) -> _Broadcast:
+        form, params = self.session.form, self.session.params
+        numbers, context = self.at.numbers, self.at.context
+        chunks = form.layout(kind, params, at, SERVER).chunks
+        receivers, key = form.receivers(kind, params, self.at), self.link.entropy(KEY_BYTES)
+        key_label = self.link.label(form.kinds(Common.KEY), numbers, context)
+        label = replace(self.link.label(kind, numbers, context), chunks=chunks)
+        rows = max(at.size, 0).to_bytes(ROWS_BYTES, "little")
+        for n in receivers:
+            self._queue.append((n, self.link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows)))
+        self._broadcasts[kind] = _Broadcast(label, self.link.broadcaster(label, chunks, key), chunks, receivers)
+        return self._broadcasts[kind]
+
+    def drain(self) -> dict[int, list[Buffer]]:
+        """What is to be delivered to each client, in order; it is kept no longer."""
+        inboxes: dict[int, list[Buffer]] = {}
+        while self._queue:
+            n, message = self._queue.popleft()
+            inboxes.setdefault(n, []).append(message)
+        return inboxes

@@ -1,0 +1,47 @@
+"""Masks that cancel: who masks with whom, and the key stream of each pair (section K4).
+
+All members' masks add up to nothing. The graph of pairs stays connected without any T + D of its members, so of what
+the others upload only their sum opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from secea.arithmetic import streams
+from secea.arithmetic.field import Residues, Ring
+from secea.wire.keys import expand
+
+
+def neighbours(members: Sequence[int], degree: int, me: int) -> tuple[int, ...]:
+    """The members that `me` shares masks with: Harary's graph of this connectivity, over the members in order.
+
+    Each is joined to the nearest on both sides, and, for an odd degree, to the one opposite.
+    """
+    size, at = len(members), members.index(me)
+    if degree >= size - 1:
+        return tuple(v for v in members if v != me)
+    steps = {step for near in range(1, degree // 2 + 1) for step in (near, -near)}
+    places = {(at + step) % size for step in steps}
+    if degree % 2:
+        half = size // 2
+        places |= {(at + half) % size} if size % 2 == 0 else _opposite(at, size)
+    return tuple(members[i] for i in sorted(places - {at}))
+
+
+def _opposite(at: int, size: int) -> set[int]:
+    """In an odd circle the edges i, i + (size+1)/2 for i = 0..(size-1)/2: place 0 has two of them."""
+    half = (size + 1) // 2
+    edges = [(i, (i + half) % size) for i in range(half)]
+    return {b if a == at else a for a, b in edges if at in (a, b)}
+
+
+def pair_seed(pair_key: bytes, context: bytes, q: int) -> bytes:
+    """The key of a pair's masks in attempt q; `context` is L, the digest of the union."""
+    return expand(pair_key, "mask", context, b"%d" % q)
+
+
+def add_masks(ring: Ring, rows: Residues, me: int, seeds: Mapping[int, bytes], lane: int) -> None:
+    """Client n: add its masks with each neighbour, plus where n is the lower number; one lane for each chunk."""
+    signs = [1 if me < v else -1 for v in seeds]
+    streams.add_streams(ring, rows, list(seeds.values()), signs, lane)
