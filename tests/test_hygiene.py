@@ -103,7 +103,7 @@ ENTROPY: Final = {
     "engines/local.py", "engines/store.py", "demo/guide.py",
     "oracle.py", "learn/privacy.py", "testing.py",
 }  # fmt: skip
-"""Modules that name the default source; all but demo, oracle and testing only as the default of an argument."""
+"""Modules that name the default source; all but demo and oracle only as the default of an argument."""
 
 
 def beside_defaults(tree: ast.Module) -> Iterator[ast.AST]:
@@ -130,7 +130,7 @@ def test_the_systems_randomness_is_a_default_and_otherwise_passed_in() -> None:
     used = {name for name, _ in findings(system_randomness, MODULES)}
     assert {name for name in used if not name.startswith("audit/")} == ENTROPY
     aside = {name for name, _ in findings(beside_defaults, MODULES)}
-    assert {name for name in aside if not name.startswith("audit/")} == {"demo/guide.py", "oracle.py", "testing.py"}
+    assert {name for name in aside if not name.startswith("audit/")} == {"demo/guide.py", "oracle.py"}
     for bad in ("import os\nx = os.urandom(8)", "from os import urandom\nurandom(3)", "import secrets"):
         assert findings(beside_defaults, {"bad.py": bad}), bad
     assert not findings(beside_defaults, {"good.py": "import os\ndef f(entropy=os.urandom): return entropy(3)"})

@@ -222,6 +222,9 @@ def test_a_dealer_proves_what_it_committed_to(seed: bytes, degree: int, dealer: 
     proof = prove(secret, commitments, session, dealer, KeyStream(seed, 1))
     assert len(proof) == 64
     assert proven(proof, commitments, session, dealer)
+    c = challenge(session, dealer.to_bytes(8, "big"), commitments, proof[:32])
+    nonce = scalar_rows([int.from_bytes(proof[32:], "little") - c * secret[0]])
+    assert multiply_base(nonce).tobytes() == proof[:32]
 
 
 def test_a_proof_holds_for_no_other_dealer_session_or_commitments() -> None:
@@ -260,16 +263,25 @@ def test_a_proof_has_one_form() -> None:
     for bad in wrong_commitments(commitments):
         assert not proven(prove(secret, bad, SESSION, 0, KeyStream(bytes(32))), bad, SESSION, 0)
     # With the identity as the nonce's point the equation holds, and the response gives the secret away.
-    naked = bare_response(secret[0], commitments)
+    naked = IDENTITY + scalar_bytes(challenge(SESSION, bytes(8), commitments, IDENTITY) * secret[0])
     assert not proven(naked, commitments, SESSION, 0)
 
 
-def bare_response(secret: int, commitments: bytes) -> bytes:
-    """What the proof would be with the nonce 0, built from the challenge's definition."""
+def test_the_nonces_point_cannot_be_chosen_after_the_challenge() -> None:
+    commitments = SMALL.commitments[0]
+    for guess in ((), (b"",), (IDENTITY,)):
+        c = challenge(SESSION, bytes(8), commitments, *guess)
+        constant = np.frombuffer(commitments[:32], np.uint8)[None]
+        point = add(multiply_base(scalar_rows([5])), multiply(constant, scalar_rows([-c]))).tobytes()
+        assert not proven(point + scalar_bytes(5), commitments, SESSION, 0)
+
+
+def challenge(*parts: bytes) -> int:
+    """The challenge by its definition."""
     state = hashlib.sha512(b"secea oprf proof of knowledge\n")
-    for part in (SESSION, bytes(8), commitments, IDENTITY):
+    for part in parts:
         state.update(len(part).to_bytes(8, "big") + part)
-    return IDENTITY + scalar_bytes(int.from_bytes(state.digest(), "little") * secret)
+    return int.from_bytes(state.digest(), "little") % ORDER
 
 
 def test_a_stream_that_is_used_twice_gives_no_nonce_twice() -> None:

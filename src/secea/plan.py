@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from secea.errors import ParamsError
+from secea.forms import NAMES as NEW_FORMS
+from secea.forms import form_of
+from secea.forms.costs import round_costs, setup_costs
+from secea.forms.form import Form
 from secea.params import Params
 from secea.retrieval import check_paper
-from secea.session import Scheme, check_choice
+from secea.session import FORMS, Scheme, check_choice
 from secea.sharing import SEED_LAYOUT
 from secea.wire.keys import HELLO_BYTES
 from secea.wire.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
@@ -46,17 +50,49 @@ class Plan:
     """Statistical security of the whole session, in bits."""
     sigma_prime: int
     """What each masked element must have for that."""
+    trust: tuple[str, ...] = ()
+    """Who may conspire with whom, whether a server that deviates is covered, and who must be there for new names."""
 
 
-def plan(params: Params, *, entities: int, form: str = "reciprocal", queries: str = "buckets") -> Plan:
+def plan(params: Params, *, entities: int, form: str | Form = "reciprocal", queries: str = "buckets") -> Plan:
     """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`."""
     if isinstance(entities, bool) or not isinstance(entities, int) or entities < 0:
         raise ParamsError(f"entities must be the size of the union, got {entities!r}")
-    check_choice(form, queries)
-    params = check_paper(params).with_bounds(max_entities=entities, max_union=entities)
+    if form not in FORMS and (not isinstance(form, str) or form in NEW_FORMS):
+        return _plan_of(form_of(form), params, entities)
+    return _plan_of_paper(params, entities, check_choice(form, queries), queries)
+
+
+def _plan_of(form: Form, params: Params, entities: int) -> Plan:
+    """A form of the new core: its table of phases says what is sent."""
+    params = form.checked(params.with_bounds(max_entities=entities, max_union=entities))
+    _check_size(params, entities)
+    setup, each = setup_costs(form, params, entities), round_costs(form, params, entities)
+    products, facts = form.products(params, entities), form.facts(params)
+    return Plan(
+        setup_bytes=setup.bytes.total(),
+        round_bytes=each.bytes.total(),
+        by_kind=dict(sorted((setup.bytes + each.bytes).items())),
+        sent_by_clients={"setup": setup.sent_by_clients, "round": each.sent_by_clients},
+        setup_multiplications=products[0],
+        round_multiplications=products[1],
+        primes=facts["primes"],
+        precision=params.precision,
+        sigma=params.sigma,
+        sigma_prime=facts["sigma_prime"],
+        trust=form.trust(params),
+    )
+
+
+def _check_size(params: Params, entities: int) -> None:
     assert params.max_union is not None
     if entities > params.max_union:
         raise ParamsError(f"entities must be at most max_union={params.max_union}, got {entities}")
+
+
+def _plan_of_paper(params: Params, entities: int, form: str, queries: str) -> Plan:
+    params = check_paper(params).with_bounds(max_entities=entities, max_union=entities)
+    _check_size(params, entities)
     scheme = Scheme(params, form, queries)
     N, T, K, M, need = params.N, params.T, params.K, entities, params.need
     chosen = scheme.form
@@ -118,4 +154,8 @@ def plan(params: Params, *, entities: int, form: str = "reciprocal", queries: st
         precision=params.precision,
         sigma=params.sigma,
         sigma_prime=chosen.sigma_prime,
+        trust=(
+            f"The server, or {T} of {N} clients together, may be curious; the server must not conspire with a client.",
+            "A server that deviates is not covered.",
+        ),
     )

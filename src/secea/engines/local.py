@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 from secea.client import Client
 from secea.engines.local_port import Account, Cost, Hop, LocalDriver, LocalPort
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
+from secea.forms import NAMES as NEW_FORMS
+from secea.forms.form import Form
 from secea.params import Params
 from secea.retrieval import check_paper
 from secea.server import Phase, Server
-from secea.session import Session, check_choice
+from secea.session import FORMS, Session, check_choice
 from secea.table import Name, Table, TableLike, as_table, canonical_names, like
 from secea.wire.keys import Identity, Roster
 from secea.wire.randomness import Entropy
@@ -34,25 +36,38 @@ class Federation:
     [['a', 'b'], ['a'], ['b', 'c']]
     """
 
+    def __new__(cls, params: Params, form: str | Form = "reciprocal", *args: Any, **more: Any) -> Federation:
+        """A form of the new core has a federation of its own; the two paper forms share this one."""
+        if cls is Federation and form not in FORMS and (not isinstance(form, str) or form in NEW_FORMS):
+            from secea.engines.federation import FormFederation
+
+            return object.__new__(FormFederation)
+        return object.__new__(cls)
+
     def __init__(
         self,
         params: Params,
-        form: str = "reciprocal",
+        form: str | Form = "reciprocal",
         queries: str = "buckets",
         *,
         entropy: Entropy = os.urandom,
     ) -> None:
         if not isinstance(params, Params):
             raise ParamsError(f"a Federation takes secea.Params(clients=..., dim=...), got {type(params).__name__}")
-        check_choice(form, queries)
+        name = check_choice(form, queries)
         params = check_paper(params)
         self.params = self._params = params
-        self._form, self.queries, self._entropy = form, queries, entropy
+        self._form, self.queries, self._entropy = name, queries, entropy
         self._identities = {n: Identity.generate(entropy) for n in (*range(params.clients), SERVER)}
         self._paillier: dict[int, bytes] = {}
         self._account = Account(params.clients)
         self._running: LocalDriver | None = None
         self._busy = Lock()
+
+    @property
+    def without_mean(self) -> list[tuple[Name, ...]]:
+        """For each client the entities that got no mean in the last round: none, in these forms."""
+        return [() for _ in range(self.params.clients)]
 
     @property
     def traffic(self) -> list[Hop]:
@@ -77,7 +92,7 @@ class Federation:
         A client without names (None) is absent, and can come in by `update`. Bounds that `Params` leaves open are
         taken from the names; they are public. `vanish` is as in `round`.
         """
-        listed = _each(names, self.params.clients, "collections of names")
+        listed = each_client(names, self.params.clients, "collections of names")
         with self._alone():
             self._set_up({n: canonical_names(own) for n, own in enumerate(listed) if own is not None}, _losses(vanish))
 
@@ -185,8 +200,8 @@ class Federation:
         this round; or it is lost in the stage that is named: `vanish={4: "share"}`. The result of both is None.
         """
         clients, driver = self.clients, self._driver
-        sources = _each(tables, self.params.clients, "tables")
-        given = {n: _client_table(n, t, self.params.dim) for n, t in enumerate(sources) if t is not None}
+        sources = each_client(tables, self.params.clients, "tables")
+        given = {n: client_table(n, t, self.params.dim) for n, t in enumerate(sources) if t is not None}
         losses = _losses(vanish)
         if not losses.keys() <= set(given):
             raise CallError(f"vanish names {sorted(losses.keys() - set(given))}, who do not take part in this round")
@@ -265,7 +280,7 @@ class Federation:
         return like(source, table, self.clients[n].means_like(table))
 
 
-def _each(items: object, count: int, what: str) -> list[Any]:
+def each_client(items: object, count: int, what: str) -> list[Any]:
     """One item per client."""
     if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
         raise TableTypeError(f"expected a list of {count} {what}, one per client, got {type(items).__name__}")
@@ -287,7 +302,8 @@ def _losses(vanish: Losses | int) -> dict[int, str]:
     return losses
 
 
-def _client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
+def client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
+    """A client's table; an error says whose it is."""
     try:
         return as_table(source, dim)
     except TableError as error:
@@ -295,12 +311,13 @@ def _client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
 
 
 def aggregate(
-    tables: Iterable[TableLike], *, form: str = "reciprocal", queries: str = "buckets", **params: Any
+    tables: Iterable[TableLike], *, form: str | Form = "reciprocal", queries: str = "buckets", **params: Any
 ) -> list[Any]:
     """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
 
     Keywords are those of `Params`; clients, dim and the bounds come from the tables. For one aggregation: in a training
     loop use a `Federation`, whose set-up is done once, and whose fill of low bits stays the same from round to round.
+    `form` is "keyed", which trusts nobody and works for two clients or more; "paillier"; or "reciprocal".
     """
     known = {each.name for each in fields(Params)}
     if unknown := sorted(params.keys() - known):
@@ -308,7 +325,7 @@ def aggregate(
     if isinstance(tables, Mapping | str | bytes | Table) or not isinstance(tables, Iterable):
         raise TableTypeError(f"expected a list of tables, one per client, got {type(tables).__name__}")
     sources = list(tables)
-    filled = [(n, table) for n, source in enumerate(sources) if len(table := _client_table(n, source))]
+    filled = [(n, table) for n, source in enumerate(sources) if len(table := client_table(n, source))]
     dim = filled[0][1].dim if filled else 1
     for n, table in filled:
         if table.dim != dim:

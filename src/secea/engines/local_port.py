@@ -83,9 +83,12 @@ class Account:
 
     def sent(self, sender: int | str, receiver: int | str, message: Buffer) -> None:
         """A message on its way."""
-        kind = kind_of(message).name.lower()
-        self.traffic.append(Hop(self.round, sender, receiver, kind, len(message)))
-        self.timing[sender][self.phase].sent += len(message)
+        self.passed(sender, receiver, kind_of(message).name.lower(), len(message))
+
+    def passed(self, sender: int | str, receiver: int | str, kind: str, size: int) -> None:
+        """So many bytes of a kind on their way."""
+        self.traffic.append(Hop(self.round, sender, receiver, kind, size))
+        self.timing[sender][self.phase].sent += size
 
     def stored(self, phase: str, server: Server, clients: Mapping[int, Client]) -> None:
         """What everyone keeps at the end of a phase."""

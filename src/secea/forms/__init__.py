@@ -1,1 +1,20 @@
-"""The forms of the protocol, each readable on its own."""
+"""The forms of the protocol on the new core, each readable on its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from secea.errors import ParamsError
+from secea.forms.form import Form
+from secea.forms.keyed import Keyed
+
+NAMES: Final = (Keyed.name,)
+
+
+def form_of(choice: str | Form) -> Form:
+    """The form that a user named, or chose with options of its own."""
+    if not isinstance(choice, str):
+        return choice
+    if choice not in NAMES:
+        raise ParamsError(f"form must be one of {', '.join(NAMES)}, got {choice!r}")
+    return Keyed()

@@ -6,8 +6,7 @@ it is asked for payloads, and given payloads that are authentic, complete, and o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeAlias
 
@@ -23,16 +22,6 @@ from secea.wire.randomness import Entropy
 
 Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
 """What came in a phase: the whole payload of each (kind, sender)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The bytes of one kind of message in a set-up or in a round: all senders, on all hops."""
-
-    kind: str
-    bytes: int
-    messages: int
-    """Chunks, on all hops."""
 
 
 class Retry(Exception):
@@ -58,9 +47,17 @@ class ClientPart(Protocol):
         """Other entities from the next epoch of names on."""
         ...
 
+    tick: Callable[[int], None] | None
+    """Called with what was done of the long part of a set-up."""
+
     @property
     def without_mean(self) -> tuple[Name, ...]:
         """The entities that got no mean in the last round."""
+        ...
+
+    @property
+    def renamed(self) -> bool:
+        """Whether its entities change with the next epoch of names."""
         ...
 
     @property
@@ -196,6 +193,18 @@ class Form(Protocol):
 
     def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
         """How a message falls into chunks."""
+        ...
+
+    def trust(self, params: Params) -> tuple[str, ...]:
+        """Who may conspire with whom, and what must be there: sentences for people who plan a federation."""
+        ...
+
+    def facts(self, params: Params) -> dict[str, int]:
+        """What a plan states: `primes` side by side, and `sigma_prime`, the bits that hide each element."""
+        ...
+
+    def products(self, params: Params, entities: int) -> tuple[int, int]:
+        """Multiplications of a set-up and of a round, all parties together."""
         ...
 
     def client(

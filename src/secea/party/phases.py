@@ -79,6 +79,8 @@ class Agreement:
     """Counts attempts at a union that stalled: each has a larger table."""
     names: int = 0
     """Counts the epochs in which names are turned into keys."""
+    named: int = 0
+    """The last of these that was finished."""
     round: int = 0
     """q: counts attempts at a round."""
     base: bytes = NO_CONTEXT

@@ -75,6 +75,11 @@ class Server:
         """The row of the table that the server is in."""
         return row_of(self.session.form.rows, self.at.phase)
 
+    @property
+    def M(self) -> int:
+        """The size of the union; 0 where none stands."""
+        return max(0, self.at.size)
+
     # ------------------------------------------------------------------------------------------------------- phases
 
     def begin(self, phase: str, members: Iterable[int], *, again: bool = False) -> None:

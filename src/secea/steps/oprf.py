@@ -131,8 +131,6 @@ def _challenge(point: bytes, commitments: bytes, session: bytes, dealer: int) ->
 
 def proven(proof: bytes, commitments: bytes, session: bytes, dealer: int) -> bool:
     """Whether the commitments are points and the proof is this dealer's for them, in this session."""
-    if len(proof) != PROOF_BYTES:
-        return False
     point = proof[:POINT_BYTES]
     try:
         constant = _commitments(commitments)[:1]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from secea.arithmetic import fixedpoint, grid, streams
 from secea.arithmetic.field import M61, RING61, Residues, Ring
 from secea.arithmetic.fixedpoint import Floats
+from secea.arithmetic.ristretto import Tick
 from secea.errors import (
     SERVER,
     FaultyPeer,
@@ -118,9 +119,23 @@ class KeyedClient:
         return self.naming.names.own
 
     @property
+    def renamed(self) -> bool:
+        """Whether its entities change with the next epoch of names."""
+        return self.naming.names.coming is not None
+
+    @property
     def next_names(self) -> tuple[Name, ...]:
         """Its entities from the next epoch of names on."""
         return self.naming.next_names
+
+    @property
+    def tick(self) -> Tick | None:
+        """Called with the points of the names' PRF that were worked on."""
+        return self.naming.tick
+
+    @tick.setter
+    def tick(self, tick: Tick | None) -> None:
+        self.naming.tick = tick
 
     def update(self, names: Iterable[object]) -> None:
         """Other entities from the next epoch of names on."""
@@ -149,7 +164,7 @@ class KeyedClient:
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """What this client trained in a training round; it is uploaded when the server says so."""
-        if self.union is None or self.naming.names.coming is not None:
+        if self.union is None or self.renamed:
             raise FederationError(f"{party(self.number)} cannot begin a round: no union stands with its entities")
         uploaded, members = self.released
         if round < uploaded or (round == uploaded and members != at.members):

@@ -187,9 +187,9 @@ class Keyed:
         numbers = at.numbers
         if phase == self.round_phase:
             return numbers | {"round": at.round + 1}
-        numbers |= {"epoch": at.union + 1, "attempt": at.attempt + 1 if again else 0}
-        if phase in (self.setup_phase, self.names_phase):
-            numbers["weights"] = max(1, at.names if again else at.names + 1)
+        fresh = phase in (self.setup_phase, self.names_phase)
+        attempt = at.attempt + 1 if again else 0
+        numbers |= {"epoch": at.union + 1, "attempt": attempt, "weights": at.named + 1 if fresh else at.named}
         return numbers
 
     def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
@@ -235,6 +235,46 @@ class Keyed:
         noisy = sender in self.noise_clients(params, at)
         row = (columns + 2 + (n.checks if noisy else 0)) * element
         return Layout(at.size, row, per_chunk=step, prefix=SEED_BYTES if noisy else 0)
+
+    # ----------------------------------------------------------------------------------------------------------- plans
+
+    def trust(self, params: Params) -> tuple[str, ...]:
+        """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
+        N, T, D = params.clients, params.T, params.dropouts
+        every = f"all {N - 1} other clients" if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
+        covered = 2 * D + T < N
+        lines = [
+            f"The server and {every} may conspire: they learn no name, and of your rows only the sum over the clients"
+            " that do not conspire.",
+            "A server that deviates learns no more than one that follows, and cannot make a client accept a wrong mean"
+            " by itself (2D + T < N holds)."
+            if covered
+            else f"A server that deviates is not covered: 2D + T < N needs collusion of at most {N - 1 - 2 * D}.",
+            f"New names need all {N} clients there."
+            if T == N - 1
+            else f"New names need {T + 1} of {N} clients to answer, and {self.signatures(params)} to confirm the lists;"
+            f" the first set-up needs all {N}.",
+        ]
+        if N == 2:
+            lines.append(
+                "Two clients learn which entities they have in common, and each other's rows of these, by subtraction."
+            )
+        return tuple(lines)
+
+    def facts(self, params: Params) -> dict[str, int]:
+        """Primes side by side, and sigma'."""
+        n = self.numbers(params)
+        return {"primes": n.ring.size, "sigma_prime": n.sigma}
+
+    def products(self, params: Params, entities: int) -> tuple[int, int]:
+        """Group multiplications of the names' PRF, and field multiplications of a round."""
+        N, W, n = params.clients, self.noise_count(params, params.clients), self.numbers(params)
+        points = N * (self.list_size(params, 1) + 1)
+        own = min(entities, params.max_entities or entities)
+        columns = params.dim + n.checks
+        upload = N * own * (columns + n.checks * params.dim)
+        shared = entities * params.dim * n.checks
+        return points * (params.T + 4), (upload + entities * columns + (N + W) * shared) * n.ring.size
 
     # ----------------------------------------------------------------------------------------------------------- parts
 

@@ -244,7 +244,7 @@ class Naming:
             raise ProtocolError(wrong.holders or (*holders, SERVER), "answered our blinded names wrongly") from None
         prf = dict(self.names.prf) | dict(zip(self.names.fresh, found, strict=True))
         self.names = replace(self.names, prf=prf, number=at.names, lists={}, blinding=None)
-        return at
+        return replace(at, named=at.names)
 
     # ------------------------------------------------------------------------------------------------------ phases
 

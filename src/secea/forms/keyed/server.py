@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import RING61, Residues
-from secea.errors import SERVER, FaultyPeer, ProtocolError
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.forms.form import Got, Retry
 from secea.forms.keyed.form import Keyed, Kind
 from secea.params import Params
@@ -123,6 +123,8 @@ class KeyedServer:
                 return replace(after, base=after.context)
             case "list":
                 return self._got_lists(at, got)
+            case "evaluate":
+                return replace(at, named=at.names)
             case "table":
                 return self._peeled(at)
             case "ready":
@@ -147,7 +149,9 @@ class KeyedServer:
             raise Retry("the lookup table of the union is too full: raise max_union")
         most = self.params.max_union
         if most is not None and tags.size > most:
-            raise ProtocolError(at.members, f"have {tags.size} entities together; max_union is {most}: raise it")
+            raise FederationError(
+                f"the union has {tags.size} entities, more than the public bound max_union={most}: raise it"
+            )
         self.tags = tags
         return replace(at, size=int(tags.size))
 

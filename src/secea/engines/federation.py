@@ -1,0 +1,279 @@
+"""A federation on the new core, in one process: a `Federation` for the forms of `secea.forms`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from secea.engines.exchange import Exchange
+from secea.engines.local import Federation, Losses, client_table, each_client
+from secea.engines.local_port import Account
+from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError
+from secea.forms import form_of
+from secea.forms.form import Form
+from secea.params import Params
+from secea.party.client import Client
+from secea.party.phases import REST
+from secea.party.server import Server
+from secea.party.session import Session
+from secea.table import Name, TableLike, canonical_names, like
+from secea.wire.keys import Identity, Roster
+from secea.wire.messages import Buffer, kind_of
+from secea.wire.randomness import Entropy
+
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`: how far the long part of a set-up is."""
+
+
+class TwoClients(UserWarning):
+    """Two clients learn more of each other than three: by subtraction."""
+
+
+class FormFederation(Federation):
+    """All parties of a federation whose form lives on the new core."""
+
+    def __init__(  # a federation is chosen by its form: see `Federation.__new__`
+        self,
+        params: Params,
+        form: str | Form = "keyed",
+        queries: str = "buckets",
+        *,
+        entropy: Entropy = os.urandom,
+    ) -> None:
+        if not isinstance(params, Params):
+            raise ParamsError(f"a Federation takes secea.Params(clients=..., dim=...), got {type(params).__name__}")
+        if queries != "buckets":
+            raise ParamsError(f"this form has no queries; queries={queries!r} is for the paper's forms")
+        self.form = form_of(form)
+        self.params = self.form.checked(params)
+        self._asked = params  # as the user gave them: bounds and collusion may be open
+        self._entropy = entropy
+        self._identities = {n: Identity.generate(entropy) for n in (*range(params.clients), SERVER)}
+        self._account = Account(params.clients)
+        self._exchange: Exchange | None = None
+        self._busy = Lock()
+        self._number = 0
+        self.progress: Progress | None = None
+        if params.clients == 2:
+            warnings.warn(self.form.trust(self.params)[-1], TwoClients, stacklevel=3)
+
+    # ------------------------------------------------------------------------------------------------- the user's
+
+    def setup(self, names: Sequence[Iterable[object] | None], *, vanish: Losses = ()) -> None:
+        """The key of the names, the keys of all entities, and the first union: once, before the first round.
+
+        Every client is needed here; one without names (None) helps to make the key, and can bring names by `update`.
+        """
+        listed = each_client(names, self.params.clients, "collections of names")
+        with self._alone():
+            own = {n: canonical_names(() if each is None else each) for n, each in enumerate(listed)}
+            self._set_up(own, self._lost(vanish))
+
+    def _set_up(self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str]) -> None:
+        union = {name for own in names.values() for name in own}
+        params = self._asked.with_bounds(max_entities=max(map(len, names.values()), default=0), max_union=len(union))
+        keys = tuple(self._identities[n].public for n in range(params.clients))
+        session = Session(params, Roster(keys, self._identities[SERVER].public), self.form)
+        clients = {n: Client(session, n, self._identities[n], own, self._entropy) for n, own in names.items()}
+        server = Server(session, self._identities[SERVER], self._entropy)
+        exchange = Exchange(server, clients, tap=self._tap, clock=self._clock)
+        exchange.losses = losses
+        self._account.phase, self._account.round = "setup", 0
+        self._account.whole_process = False
+        with self._watched(exchange):
+            exchange.greet()
+            self._run(exchange, self.form.setup_phase, clients)
+        self.params, self._exchange = session.params, exchange
+
+    def _run(self, exchange: Exchange, phase: str, members: Iterable[int]) -> None:
+        """A phase that is announced, and what follows from it, until a union stands."""
+        exchange.run(phase, members)
+        exchange.check_finished()
+
+    @contextmanager
+    def _watched(self, exchange: Exchange) -> Iterator[None]:
+        """Progress of the PRF of all names."""
+        if self.progress is not None:
+            progress, done = self.progress, 0
+            params = exchange.server.session.params
+            total = self.form.products(params, 0)[0]
+
+            def tick(points: int) -> None:
+                nonlocal done
+                done = min(total, done + points)
+                progress(done, total)
+
+            for client in exchange.clients.values():
+                client.part.tick = tick
+        yield
+
+    def update(self, client: int, names: Iterable[object], *, absent: Iterable[int] = (), vanish: Losses = ()) -> None:
+        """A client's entities change between rounds: an epoch of new names, in which nobody sees whose they are."""
+        exchange = self._running_exchange
+        self._check_client(client)
+        with self._alone():
+            part, before = self.clients[client].part, self.clients[client].part.next_names
+            part.update(names)
+            exchange.here, exchange.losses = set(self.clients) - set(absent), self._lost(vanish)
+            self._account.phase, self._account.round = "setup", 0
+            try:
+                self._run(exchange, self.form.names_phase, sorted(exchange.here))
+            except BaseException:
+                exchange.server.give_up()
+                part.update(before)
+                raise
+
+    def join(self, names: Iterable[object]) -> int:
+        """A client joins for good: a new session over the same identities, and its own. Returns its number."""
+        number, new = self.params.clients, canonical_names(names)
+        with self._alone():
+            self._regroup([*range(number), None], {**self._names(), number: new})
+        return number
+
+    def leave(self, client: int) -> None:
+        """A client leaves for good: a new session without it. Those with higher numbers move down by one."""
+        self._check_client(client)
+        stay = [n for n in range(self.params.clients) if n != client]
+        names = self._names()
+        with self._alone():
+            self._regroup(stay, {i: names[n] for i, n in enumerate(stay)})
+
+    def _names(self) -> dict[int, tuple[Name, ...]]:
+        return {n: client.part.next_names for n, client in self.clients.items()}
+
+    def _regroup(self, stay: Sequence[int | None], names: dict[int, tuple[Name, ...]]) -> None:
+        before = self._asked, self.params, self._identities, self._account.timing
+        fresh = {i: Identity.generate(self._entropy) if n is None else self._identities[n] for i, n in enumerate(stay)}
+        self._identities = fresh | {SERVER: self._identities[SERVER]}
+        self._account.begin(len(stay))
+        try:
+            self._asked = replace(self._asked, clients=len(stay))
+            self.params = self.form.checked(self._asked)
+            self._set_up(names, {})
+        except BaseException:
+            self._asked, self.params, self._identities, self._account.timing = before
+            raise
+
+    def prepare(self) -> None:
+        """Nothing can be made ahead of a round without drop-outs."""
+        _ = self._running_exchange
+
+    def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
+        """One round: the mean of each client's own entities over all their owners, in the form of its table.
+
+        A client whose table is None is absent from the start. One that vanishes in the middle of an upload costs the
+        round: `RoundLost`; the next round works. Entities without a mean keep their own row: `without_mean`.
+        """
+        exchange = self._running_exchange
+        sources = each_client(tables, self.params.clients, "tables")
+        given = {n: client_table(n, t, self.params.dim) for n, t in enumerate(sources) if t is not None}
+        losses = self._lost(vanish)
+        if not losses.keys() <= set(given):
+            raise CallError(f"vanish names {sorted(losses.keys() - set(given))}, who do not take part in this round")
+        for n, table in given.items():
+            self.clients[n].part.checked(table)
+        with self._alone():
+            self._number += 1
+            exchange.here, exchange.losses = set(given), losses
+            try:
+                self._finish_round(exchange, given)
+            except FederationError:
+                exchange.server.give_up()
+                raise
+            except ProtocolError as error:
+                self.faults.append(error)
+                exchange.server.give_up()
+                raise
+        here = exchange.here
+        return [
+            like(sources[n], given[n], self.clients[n].part.means_like(given[n])) if n in here else None
+            for n in range(len(sources))
+        ]
+
+    def _finish_round(self, exchange: Exchange, given: Mapping[int, Any]) -> None:
+        """Union, ready, upload. Who is missing before the upload costs a union, and not the round."""
+        server = exchange.server
+        while True:
+            here = sorted(exchange.here)
+            self._account.phase, self._account.round = "setup", 0
+            if any(self.clients[n].part.renamed for n in here):
+                self._run(exchange, self.form.names_phase, here)
+                continue
+            settled = all(self.clients[n].at.phase == REST for n in here) and server.at.phase == REST
+            if not settled or server.at.members != tuple(here):
+                self._run(exchange, self.form.union_phase, here)
+                continue
+            for n in here:
+                self.clients[n].contribute(given[n], self._number)
+            self._account.phase, self._account.round = "online", self._number
+            server.collect(self.form.ready_phase)
+            exchange.step()
+            if server.at.phase == REST:
+                break
+            while server.at.phase != REST:  # somebody was missing: a union of the others
+                exchange.step()
+        exchange.run(self.form.round_phase, server.at.members)
+        exchange.check_finished()
+
+    @property
+    def without_mean(self) -> list[tuple[Name, ...]]:
+        """For each client the entities that got no mean in the last round. In a deployment only the client knows."""
+        return [client.part.without_mean for _, client in sorted(self.clients.items())]
+
+    # ------------------------------------------------------------------------------------------------------- parties
+
+    @property
+    def _running_exchange(self) -> Exchange:
+        if self._exchange is None:
+            raise CallError("call setup(names) first: there is no federation yet")
+        return self._exchange
+
+    @property
+    def server(self) -> Any:
+        """The server's state machine."""
+        return self._running_exchange.server
+
+    @property
+    def clients(self) -> Any:
+        """The clients' state machines."""
+        return self._running_exchange.clients
+
+    @property
+    def session(self) -> Any:
+        """What all parties know."""
+        return self.server.session
+
+    def restart(self, *numbers: int) -> None:
+        """Not for this form yet: what masks are made of is held in memory alone."""
+        raise CallError("a federation of this form cannot be restarted yet: its mask keys are in memory alone")
+
+    def _check_client(self, client: int) -> None:
+        if client not in range(self.params.clients):
+            raise CallError(f"there is no client {client!r}; the clients are 0..{self.params.clients - 1}")
+
+    def _lost(self, vanish: Losses | int) -> dict[int, str]:
+        default, phases = self.form.round_phase, [row.phase for row in self.form.rows]
+        if isinstance(vanish, int):
+            return {vanish: default}
+        losses = dict(vanish) if isinstance(vanish, Mapping) else dict.fromkeys(vanish, default)
+        for n, phase in losses.items():
+            if phase not in phases:
+                raise CallError(f"client {n} cannot vanish in {phase!r}; the phases are {', '.join(phases)}")
+        return losses
+
+    def _tap(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        kind = kind_of(message, self.form.kinds).name.lower()
+        self._account.passed(_name(sender), _name(receiver), kind, len(message))
+        return (message,)
+
+    def _clock(self, party: int, phase: str) -> Any:
+        return self._account.timed(phase, _name(party))
+
+
+def _name(party: int) -> int | str:
+    return "server" if party == SERVER else party

@@ -1,0 +1,90 @@
+"""The bytes of a form, from its table of phases: a plan walks the same rows as the parties, so they cannot differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from secea.errors import SERVER
+from secea.forms.form import Form
+from secea.params import Params
+from secea.party.client import HASH_BYTES, ROWS_BYTES
+from secea.party.phases import REST, Agreement, Begin, Common, Route, Row, row_of
+from secea.wire.keys import HELLO_BYTES, KEY_BYTES
+from secea.wire.link import overhead
+from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, Layout
+
+
+@dataclass
+class Costs:
+    """Bytes on all hops, by kind, and what clients send of them."""
+
+    bytes: Counter[str] = field(default_factory=Counter)
+    sent_by_clients: int = 0
+
+    def add(self, kind: IntEnum, size: int, *, up: int = 0, down: int = 0) -> None:
+        """So many messages of this size to the server, and from it."""
+        self.bytes[kind.name.lower()] += size * (up + down)
+        self.sent_by_clients += size * up
+
+
+def message_bytes(layout: Layout, *, signed: bool = False) -> int:
+    """A whole message as it travels."""
+    payload = layout.sections * layout.rows * layout.row_bytes + layout.chunks * layout.prefix
+    return payload + layout.chunks * overhead(signed=signed)
+
+
+def setup_costs(form: Form, params: Params, entities: int) -> Costs:
+    """Hellos, and all phases up to the first union, with all clients and without a retry."""
+    costs, N = Costs(), params.clients
+    hello = HEADER_BYTES + HELLO_BYTES
+    costs.add(Common.HELLO, hello, up=N, down=N * (N - 1) + N)
+    start = Agreement(form.setup_phase, tuple(range(N)), union=1, names=1, size=entities)
+    for row in _chain(form, form.setup_phase):
+        _add_row(costs, form, params, row, replace(start, phase=row.phase))
+    return costs
+
+
+def round_costs(form: Form, params: Params, entities: int) -> Costs:
+    """One round with all clients."""
+    costs = Costs()
+    at = Agreement(form.round_phase, tuple(range(params.clients)), union=1, names=1, round=1, size=entities)
+    for phase in (form.ready_phase, form.round_phase):
+        for row in _chain(form, phase):
+            _add_row(costs, form, params, row, replace(at, phase=row.phase))
+    return costs
+
+
+def _chain(form: Form, phase: str) -> Iterator[Row]:
+    """The rows from an announced phase until nothing goes on."""
+    first = True
+    while phase != REST:
+        row = row_of(form.rows, phase)
+        yield replace(row, announced=row.announced and first)
+        phase, first = row.then, False
+
+
+def _add_row(costs: Costs, form: Form, params: Params, row: Row, at: Agreement) -> None:
+    def sealed(size: int) -> int:
+        return message_bytes(Layout(1, size))
+
+    if row.announced:
+        costs.add(Common.BEGIN, sealed(Begin.size(len(at.members))), down=len(at.members))
+    for kind in row.sends:
+        receivers = form.receivers(kind, params, at)
+        for sender in form.senders(kind, params, at):
+            layout, others = form.layout(kind, params, at, sender), len(set(receivers) - {sender})
+            match form.routes[kind]:
+                case Route.SERVER:
+                    costs.add(kind, message_bytes(layout), up=1)
+                case Route.EACH:
+                    costs.add(kind, message_bytes(layout), up=others, down=others)
+                case _:
+                    costs.add(kind, message_bytes(layout, signed=True), up=1, down=others)
+    for kind in row.answers:
+        receivers = form.receivers(kind, params, at)
+        costs.add(Common.KEY, sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), down=len(receivers))
+        costs.add(kind, message_bytes(form.layout(kind, params, at, SERVER)), down=len(receivers))
+        costs.add(Common.DIGEST, sealed(HASH_BYTES), down=len(receivers))

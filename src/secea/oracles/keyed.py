@@ -1,0 +1,232 @@
+"""The keyed form without drop-outs, in plain integers on one page: read this first.
+
+Each function is a line of docs/protocol.md, sections K1 to K6, in its letters; section K5 works modulo one prime p at a
+time. Randomness is passed in, and a key stream is a list of uniform numbers that all who have its key know. Channels,
+signatures, the blinding of names and the private union are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+from secea.arithmetic.ristretto import ORDER, multiply, scalar_rows
+from secea.errors import FederationError
+from secea.steps.oprf import finalize, hash_to_group, input_of
+from secea.table import Name, name_bytes
+
+Vector = tuple[int, ...]
+Rows = Sequence[Vector]
+
+
+class Rng(Protocol):
+    """Where `aggregate` takes its randomness from."""
+
+    def randrange(self, n: int, /) -> int:
+        """Uniform in [0, n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The choices of section K6."""
+
+    primes: Vector
+    digits: Vector  # their product is C = lcm(1..N)
+    f: int
+    s: int
+    w: int
+    wide: int
+    checks: int  # check columns
+
+    @property
+    def C(self) -> int:
+        """A multiple of every count."""
+        return math.prod(self.digits)
+
+    def reach(self, W: int) -> int:
+        """The largest noise of W noise clients together."""
+        return W * (self.s * (self.C - 1) + self.C * (self.wide - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What all clients share in a round, and the server does not know: modulo one prime."""
+
+    rho: Vector = field(repr=False)  # for each slot, not 0
+    alpha: Rows = field(repr=False)  # for each check and coordinate
+    J: Rows = field(repr=False)  # for each check and slot
+    H: Mapping[int, Rows] = field(repr=False)  # of each noise client, for each check and slot
+    theta: Vector = field(repr=False)
+    beta: Vector = field(repr=False)
+
+
+def uniform(rng: Rng, below: int, count: int) -> Vector:
+    """So many numbers of a key stream."""
+    return tuple(rng.randrange(below) for _ in range(count))
+
+
+def dot(a: Iterable[int], b: Iterable[int]) -> int:
+    """The sum of a_j * b_j."""
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+# Who works with whom (K1), and the key of an entity (K2).
+
+
+def edges(members: Sequence[int], degree: int) -> set[frozenset[int]]:
+    """K1: the pairs that share masks. Harary's graph: without any degree-1 members it stays connected."""
+    M, half = len(members), (len(members) + 1) // 2
+    near = range(1, M) if degree >= M - 1 else range(1, degree // 2 + 1)
+    pairs = {(i, i + step) for i in range(M) for step in near}
+    pairs |= {(i, i + half) for i in range(half)} if degree % 2 else set()
+    return {frozenset((members[i], members[j % M])) for i, j in pairs}
+
+
+def noise_clients(members: Sequence[int], T: int, q: int) -> list[int]:
+    """K1: T+1 of the members in their order, beginning at q."""
+    return [members[(q + i) % len(members)] for i in range(min(len(members), T + 1))]
+
+
+def share(polynomials: Sequence[Sequence[int]], j: int) -> int:
+    """K2.1: k_j, the sum of all dealers' polynomials at j+1. At 0 it is k, which nobody holds."""
+    return sum(dot(polynomial, (pow(j + 1, e) for e in range(len(polynomial)))) for polynomial in polynomials) % ORDER
+
+
+def weight(holders: Sequence[int], j: int) -> int:
+    """K2.3: lambda_j. The sum of lambda_j * k_j over any T+1 holders is k."""
+    others = [m for m in holders if m != j]
+    return math.prod(m + 1 for m in others) * pow(math.prod(m - j for m in others), -1, ORDER) % ORDER
+
+
+def F(name: Name, k: int) -> bytes:
+    """K2: Hash(name, k * HashToGroup(name)). The tag and kappa, the key of G, are hashes of it."""
+    x = [input_of(name_bytes(name))]
+    return finalize(x, multiply(hash_to_group(x), scalar_rows([k])))[0]
+
+
+# What an input becomes, and what hides its count (K6).
+
+
+def grid(x: float, used: int, finest: int, coarsest: int) -> int:
+    """K6: 2^this is the step of numbers like x that have `used` bits below the leading one."""
+    return min(max(math.frexp(x)[1] - 1 - used, finest), coarsest) if x else finest
+
+
+def encode(x: float, fields: Sequence[int], step: int, n: Numbers) -> int:
+    """K6: v = x * 2^f, rounded, and its fill: s numbers below w, and one below the grid's step if that is above w."""
+    narrow = dot((u * n.w >> 32 for u in fields[: n.s]), [1] * n.s) - n.s * (n.w - 1) // 2
+    width = 1 << max(0, step + n.f)
+    z = fields[n.s] + (fields[n.s + 1] << 32)
+    return round(Fraction(x) * (1 << n.f)) + narrow + ((z * width >> 64) - width // 2 if width > n.w else 0)
+
+
+def noise(words: Sequence[int], n: Numbers) -> int:
+    """K6: e, the sum of s numbers below C, each made of its digits, and of C times one below `wide`."""
+    places = [math.prod(n.digits[:i]) for i in range(len(n.digits))]
+    digits = [word * digit >> 32 for word, digit in zip(words, n.digits * n.s, strict=False)]
+    return dot(digits, places * n.s) + n.C * ((words[-2] + (words[-1] << 32)) * n.wide >> 64)
+
+
+# A round (K5).
+
+
+def upload(y: Mapping[int, Vector], d: int, s: Secrets, p: int) -> list[Vector]:
+    """K5.1, client n: data, checks, count and mark of each slot. `y` has its own slots: y_j = C*v_j + G_{i,j}."""
+    rows = []
+    for i in range(len(s.rho)):
+        y_i, rho = (y[i], s.rho[i]) if i in y else ((0,) * d, 0)
+        checks = [dot(alpha, y_i) + J[i] for alpha, J in zip(s.alpha, s.J, strict=True)]
+        rows.append((*(rho * x % p for x in (*y_i, *checks)), rho, (s.theta[i] + s.beta[i] * rho) % p))
+    return rows
+
+
+def mask(rows: Rows, n: int, prg: Mapping[int, Rows], p: int) -> list[Vector]:
+    """K5.1, client n: the key stream of its pair with each neighbour v, plus where n < v."""
+    return add([rows, *([tuple(x if n < v else -x for x in row) for row in prg[v]] for v in prg)], p)
+
+
+def noise_column(e: Rows, H: Rows, s: Secrets, p: int) -> list[Vector]:
+    """K5.1, a noise client: sum_j alpha_j*e_{i,j} + H_i for each check; the server learns e, and no alpha."""
+    return [tuple((dot(s.alpha[k], e_i) + H[k][i]) % p for k in range(len(H))) for i, e_i in enumerate(e)]
+
+
+def add(parts: Sequence[Rows], p: int) -> list[Vector]:
+    """The server: what all sent, slot by slot; masks cancel."""
+    return [tuple(sum(column) % p for column in zip(*rows, strict=True)) for rows in zip(*parts, strict=True)]
+
+
+def divide(total: Rows, e: Rows, columns: Rows, p: int) -> tuple[list[Vector], list[bool]]:
+    """K5.3, the server: R = Y/K + e, with the checks; where K = 0 the slot is empty, and its mark is sent."""
+    R: list[Vector] = []
+    for (*Y, K, mark), noise in zip(total, ((*a, *b) for a, b in zip(e, columns, strict=True)), strict=True):
+        inverse = pow(K, -1, p) if K else 0
+        R.append(
+            tuple((x * inverse + z) % p for x, z in zip(Y, noise, strict=True)) if K else (mark, *[0] * len(Y[1:]))
+        )
+    return R, [row[-2] == 0 for row in total]
+
+
+def right(R_i: Vector, empty: bool, i: int, members: int, s: Secrets, p: int) -> bool:
+    """K5.4, everybody, for every slot: sum_j alpha_j*R_{i,j} + J_i + sum_w H_{w,i} = R_check; or |U| * theta_i."""
+    if empty:
+        return R_i == (members * s.theta[i] % p, *[0] * len(R_i[1:]))
+    data, sent = R_i[: -len(s.J)], R_i[-len(s.J) :]
+    return sent == tuple(
+        (dot(alpha, data) + s.J[k][i] + sum(H[k][i] for H in s.H.values())) % p for k, alpha in enumerate(s.alpha)
+    )
+
+
+def read(R: Vector, G: Vector, W: int, n: Numbers) -> Fraction:
+    """K5.4, an owner: subtract G, join the primes, subtract the noise's mean, centre, and divide by C * 2^f."""
+    Q = math.prod(n.primes)
+    x = sum((r - g) * (Q // p) * pow(Q // p, -1, p) for r, g, p in zip(R, G, n.primes, strict=True))
+    return Fraction((x - n.reach(W) // 2 + Q // 2) % Q - Q // 2, n.C << n.f)
+
+
+def aggregate(
+    tables: Sequence[Mapping[Name, Sequence[float]]], d: int, T: int, q: int, n: Numbers, rng: Rng
+) -> list[dict[Name, list[Fraction]]]:
+    """All of round q for inputs of double precision: each client gets the mean of each of its entities."""
+    U, noisy = range(len(tables)), noise_clients(range(len(tables)), T, q)
+    k = share([[rng.randrange(ORDER) for _ in range(T + 1)] for _ in U], -1)
+    slots = sorted({F(name, k) for table in tables for name in table})  # sorted tags in the protocol
+    own = [{slots.index(F(name, k)): row for name, row in table.items()} for table in tables]
+    fill = lambda x: encode(x, uniform(rng, 1 << 32, n.s + 2), grid(x, 52, -n.f, 0), n)  # noqa: E731
+    v = [{i: [fill(x) for x in row] for i, row in rows.items()} for rows in own]
+    words = n.s * len(n.digits) + 2
+    e = {w: [tuple(noise(uniform(rng, 1 << 32, words), n) for _ in range(d)) for _ in slots] for w in noisy}
+    R: list[list[Vector]] = []
+    G: list[list[Vector]] = []
+    for p in n.primes:
+
+        def streams(rows: int, columns: int, p: int = p) -> list[Vector]:
+            return [uniform(rng, p, columns) for _ in range(rows)]
+
+        rho, (theta, beta) = tuple(1 + x for x in uniform(rng, p - 1, len(slots))), streams(2, len(slots))
+        H = {w: streams(n.checks, len(slots)) for w in noisy}
+        s = Secrets(rho, streams(n.checks, d), streams(n.checks, len(slots)), H, theta, beta)
+        G.append(streams(len(slots), d))
+        prg = {pair: streams(len(slots), d + n.checks + 2) for pair in edges(U, T + 1)}
+        uploads = []
+        for m in U:
+            y = {i: tuple(n.C * x + g for x, g in zip(row, G[-1][i], strict=True)) for i, row in v[m].items()}
+            near = {u: rows for pair, rows in prg.items() if m in pair for u in pair - {m}}
+            uploads.append(mask(upload(y, d, s, p), m, near, p))
+        columns = add([noise_column(e[w], H[w], s, p) for w in noisy], p)
+        rows, empty = divide(add(uploads, p), add(list(e.values()), p), columns, p)
+        if not all(right(rows[i], empty[i], i, len(U), s, p) for i in range(len(slots))):
+            raise FederationError("a slot is not what the uploads add up to: there is no result")
+        R.append(rows)
+
+    def mean(i: int) -> list[Fraction]:
+        columns = zip(
+            zip(*(rows[i][:d] for rows in R), strict=True), zip(*(rows[i] for rows in G), strict=True), strict=True
+        )
+        return [read(r, g, len(noisy), n) for r, g in columns]
+
+    return [
+        {name: mean(i) for name, i in zip(table, rows, strict=True)} for table, rows in zip(tables, own, strict=True)
+    ]
