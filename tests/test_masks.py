@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -178,7 +178,7 @@ def test_the_masks_of_fewer_members_do_not_cancel(circle: tuple[list[int], int],
 def test_two_chunks_share_no_stretch_of_mask(ring: Ring, key: bytes, lanes: set[int], near: int) -> None:
     lanes |= {(min(lanes) + near) % 2**32}  # neighbouring lanes as well
     chunks = [masked(ring, {0: {1: key}}, (40, 3), lane)[0].reshape(ring.size, -1).T.tolist() for lane in lanes]
-    windows = [{(*a, *b) for a, b in zip(chunk, chunk[1:], strict=False)} for chunk in chunks]
+    windows = [{(*a, *b) for a, b in pairwise(chunk)} for chunk in chunks]
     assert sum(map(len, windows)) == len(set.union(*windows)) == len(lanes) * 119
 
 

@@ -8,47 +8,20 @@ signatures, the blinding of names and the private union are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
 
 from secea.arithmetic.ristretto import ORDER, multiply, scalar_rows
 from secea.errors import FederationError
+from secea.forms.keyed.numbers import Numbers
 from secea.steps.oprf import finalize, hash_to_group, input_of
 from secea.table import Name, name_bytes
 
 Vector = tuple[int, ...]
 Rows = Sequence[Vector]
-
-
-class Rng(Protocol):
-    """Where `aggregate` takes its randomness from."""
-
-    def randrange(self, n: int, /) -> int:
-        """Uniform in [0, n)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """The choices of section K6."""
-
-    primes: Vector
-    digits: Vector  # their product is C = lcm(1..N)
-    f: int
-    s: int
-    w: int
-    wide: int
-    checks: int  # check columns
-
-    @property
-    def C(self) -> int:
-        """A multiple of every count."""
-        return math.prod(self.digits)
-
-    def reach(self, W: int) -> int:
-        """The largest noise of W noise clients together."""
-        return W * (self.s * (self.C - 1) + self.C * (self.wide - 1))
+Draw = Callable[[int], int]
+"""`draw(n)`: uniform in [0, n)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +36,9 @@ class Secrets:
     beta: Vector = field(repr=False)
 
 
-def uniform(rng: Rng, below: int, count: int) -> Vector:
+def uniform(draw: Draw, below: int, count: int) -> Vector:
     """So many numbers of a key stream."""
-    return tuple(rng.randrange(below) for _ in range(count))
+    return tuple(draw(below) for _ in range(count))
 
 
 def dot(a: Iterable[int], b: Iterable[int]) -> int:
@@ -95,12 +68,6 @@ def share(polynomials: Sequence[Sequence[int]], j: int) -> int:
     return sum(dot(polynomial, (pow(j + 1, e) for e in range(len(polynomial)))) for polynomial in polynomials) % ORDER
 
 
-def weight(holders: Sequence[int], j: int) -> int:
-    """K2.3: lambda_j. The sum of lambda_j * k_j over any T+1 holders is k."""
-    others = [m for m in holders if m != j]
-    return math.prod(m + 1 for m in others) * pow(math.prod(m - j for m in others), -1, ORDER) % ORDER
-
-
 def F(name: Name, k: int) -> bytes:
     """K2: Hash(name, k * HashToGroup(name)). The tag and kappa, the key of G, are hashes of it."""
     x = [input_of(name_bytes(name))]
@@ -117,17 +84,17 @@ def grid(x: float, used: int, finest: int, coarsest: int) -> int:
 
 def encode(x: float, fields: Sequence[int], step: int, n: Numbers) -> int:
     """K6: v = x * 2^f, rounded, and its fill: s numbers below w, and one below the grid's step if that is above w."""
-    narrow = dot((u * n.w >> 32 for u in fields[: n.s]), [1] * n.s) - n.s * (n.w - 1) // 2
+    narrow = sum(field * n.w >> 32 for field in fields[: n.s]) - n.s * (n.w - 1) // 2
     width = 1 << max(0, step + n.f)
-    z = fields[n.s] + (fields[n.s + 1] << 32)
-    return round(Fraction(x) * (1 << n.f)) + narrow + ((z * width >> 64) - width // 2 if width > n.w else 0)
+    wide = (fields[n.s] + (fields[n.s + 1] << 32)) * width >> 64
+    return round(Fraction(x) * (1 << n.f)) + narrow + (wide - width // 2 if width > n.w else 0)
 
 
 def noise(words: Sequence[int], n: Numbers) -> int:
     """K6: e, the sum of s numbers below C, each made of its digits, and of C times one below `wide`."""
-    places = [math.prod(n.digits[:i]) for i in range(len(n.digits))]
-    digits = [word * digit >> 32 for word, digit in zip(words, n.digits * n.s, strict=False)]
-    return dot(digits, places * n.s) + n.C * ((words[-2] + (words[-1] << 32)) * n.wide >> 64)
+    base, place = n.noise.digits, [math.prod(n.noise.digits[:i]) for i in range(len(n.noise.digits))]
+    narrow = dot((word * digit >> 32 for word, digit in zip(words[:-2], base * n.s, strict=True)), place * n.s)
+    return narrow + n.C * ((words[-2] + (words[-1] << 32)) * n.noise.wide >> 64)
 
 
 # A round (K5).
@@ -161,11 +128,9 @@ def add(parts: Sequence[Rows], p: int) -> list[Vector]:
 def divide(total: Rows, e: Rows, columns: Rows, p: int) -> tuple[list[Vector], list[bool]]:
     """K5.3, the server: R = Y/K + e, with the checks; where K = 0 the slot is empty, and its mark is sent."""
     R: list[Vector] = []
-    for (*Y, K, mark), noise in zip(total, ((*a, *b) for a, b in zip(e, columns, strict=True)), strict=True):
-        inverse = pow(K, -1, p) if K else 0
-        R.append(
-            tuple((x * inverse + z) % p for x, z in zip(Y, noise, strict=True)) if K else (mark, *[0] * len(Y[1:]))
-        )
+    for (*Y, K, mark), e_i, column in zip(total, e, columns, strict=True):
+        scaled = tuple(x * pow(K, -1, p) for x in Y) if K else ()
+        R.append(add([[scaled], [(*e_i, *column)]], p)[0] if K else (mark, *[0] * len(Y[1:])))
     return R, [row[-2] == 0 for row in total]
 
 
@@ -174,59 +139,59 @@ def right(R_i: Vector, empty: bool, i: int, members: int, s: Secrets, p: int) ->
     if empty:
         return R_i == (members * s.theta[i] % p, *[0] * len(R_i[1:]))
     data, sent = R_i[: -len(s.J)], R_i[-len(s.J) :]
-    return sent == tuple(
-        (dot(alpha, data) + s.J[k][i] + sum(H[k][i] for H in s.H.values())) % p for k, alpha in enumerate(s.alpha)
-    )
+    pads = [J[i] + sum(H[k][i] for H in s.H.values()) for k, J in enumerate(s.J)]
+    return sent == tuple((dot(alpha, data) + pad) % p for alpha, pad in zip(s.alpha, pads, strict=True))
 
 
 def read(R: Vector, G: Vector, W: int, n: Numbers) -> Fraction:
-    """K5.4, an owner: subtract G, join the primes, subtract the noise's mean, centre, and divide by C * 2^f."""
-    Q = math.prod(n.primes)
-    x = sum((r - g) * (Q // p) * pow(Q // p, -1, p) for r, g, p in zip(R, G, n.primes, strict=True))
-    return Fraction((x - n.reach(W) // 2 + Q // 2) % Q - Q // 2, n.C << n.f)
+    """K5.4, an owner: subtract G, join the primes, subtract the mean of W noises, centre, and divide by C * 2^f."""
+    Q, mean = math.prod(n.ring.primes), W * (n.s * (n.C - 1) + n.C * (n.noise.wide - 1)) // 2
+    x = sum((r - g) * (Q // p) * pow(Q // p, -1, p) for r, g, p in zip(R, G, n.ring.primes, strict=True))
+    return Fraction((x - mean + Q // 2) % Q - Q // 2, n.C << n.f)
+
+
+def one_round(
+    v: Sequence[Mapping[int, Vector]], e: Mapping[int, Rows], G: Rows, T: int, n: Numbers, p: int, draw: Draw
+) -> list[Vector]:
+    """K5, all parties, modulo one prime: R from everybody's encoded rows v, by slot, and the noise e."""
+    M, d, checks = len(G), len(G[0]), range(n.checks)
+    rho, theta, beta = tuple(1 + x for x in uniform(draw, p - 1, M)), uniform(draw, p, M), uniform(draw, p, M)
+    alpha, J = ([uniform(draw, p, size) for _ in checks] for size in (d, M))
+    s = Secrets(rho, alpha, J, {w: [uniform(draw, p, M) for _ in checks] for w in e}, theta, beta)
+    prg = {pair: [uniform(draw, p, d + n.checks + 2) for _ in G] for pair in edges(range(len(v)), T + 1)}
+    uploads = []
+    for m, rows in enumerate(v):
+        y = {i: tuple(n.C * x + g for x, g in zip(row, G[i], strict=True)) for i, row in rows.items()}
+        near = {u: stream for pair, stream in prg.items() if m in pair for u in pair - {m}}
+        uploads.append(mask(upload(y, d, s, p), m, near, p))
+    columns = add([noise_column(e[w], s.H[w], s, p) for w in e], p)
+    R, empty = divide(add(uploads, p), add(list(e.values()), p), columns, p)
+    if not all(right(R[i], empty[i], i, len(v), s, p) for i in range(M)):
+        raise FederationError("a slot is not what the uploads add up to: there is no result")
+    return R
 
 
 def aggregate(
-    tables: Sequence[Mapping[Name, Sequence[float]]], d: int, T: int, q: int, n: Numbers, rng: Rng
+    tables: Sequence[Mapping[Name, Sequence[float]]], T: int, q: int, n: Numbers, draw: Draw
 ) -> list[dict[Name, list[Fraction]]]:
-    """All of round q for inputs of double precision: each client gets the mean of each of its entities."""
-    U, noisy = range(len(tables)), noise_clients(range(len(tables)), T, q)
-    k = share([[rng.randrange(ORDER) for _ in range(T + 1)] for _ in U], -1)
-    slots = sorted({F(name, k) for table in tables for name in table})  # sorted tags in the protocol
-    own = [{slots.index(F(name, k)): row for name, row in table.items()} for table in tables]
-    fill = lambda x: encode(x, uniform(rng, 1 << 32, n.s + 2), grid(x, 52, -n.f, 0), n)  # noqa: E731
-    v = [{i: [fill(x) for x in row] for i, row in rows.items()} for rows in own]
-    words = n.s * len(n.digits) + 2
-    e = {w: [tuple(noise(uniform(rng, 1 << 32, words), n) for _ in range(d)) for _ in slots] for w in noisy}
-    R: list[list[Vector]] = []
-    G: list[list[Vector]] = []
-    for p in n.primes:
-
-        def streams(rows: int, columns: int, p: int = p) -> list[Vector]:
-            return [uniform(rng, p, columns) for _ in range(rows)]
-
-        rho, (theta, beta) = tuple(1 + x for x in uniform(rng, p - 1, len(slots))), streams(2, len(slots))
-        H = {w: streams(n.checks, len(slots)) for w in noisy}
-        s = Secrets(rho, streams(n.checks, d), streams(n.checks, len(slots)), H, theta, beta)
-        G.append(streams(len(slots), d))
-        prg = {pair: streams(len(slots), d + n.checks + 2) for pair in edges(U, T + 1)}
-        uploads = []
-        for m in U:
-            y = {i: tuple(n.C * x + g for x, g in zip(row, G[-1][i], strict=True)) for i, row in v[m].items()}
-            near = {u: rows for pair, rows in prg.items() if m in pair for u in pair - {m}}
-            uploads.append(mask(upload(y, d, s, p), m, near, p))
-        columns = add([noise_column(e[w], H[w], s, p) for w in noisy], p)
-        rows, empty = divide(add(uploads, p), add(list(e.values()), p), columns, p)
-        if not all(right(rows[i], empty[i], i, len(U), s, p) for i in range(len(slots))):
-            raise FederationError("a slot is not what the uploads add up to: there is no result")
-        R.append(rows)
-
-    def mean(i: int) -> list[Fraction]:
-        columns = zip(
-            zip(*(rows[i][:d] for rows in R), strict=True), zip(*(rows[i] for rows in G), strict=True), strict=True
-        )
-        return [read(r, g, len(noisy), n) for r, g in columns]
-
-    return [
-        {name: mean(i) for name, i in zip(table, rows, strict=True)} for table, rows in zip(tables, own, strict=True)
+    """All of round q, for inputs of double precision: each client gets the mean of each of its entities."""
+    noisy, polynomials = noise_clients(range(len(tables)), T, q), [uniform(draw, ORDER, T + 1) for _ in tables]
+    key = {name: F(name, share(polynomials, -1)) for table in tables for name in table}
+    slot = {name: i for i, name in enumerate(sorted(key, key=key.__getitem__))}  # the protocol sorts tags
+    d = max((len(row) for table in tables for row in table.values()), default=0)
+    v = [
+        {
+            slot[name]: tuple(encode(x, uniform(draw, 1 << 32, n.s + 2), grid(x, 52, -n.f, 0), n) for x in row)
+            for name, row in table.items()
+        }
+        for table in tables
     ]
+    words = n.s * len(n.noise.digits) + 2
+    e = {w: [tuple(noise(uniform(draw, 1 << 32, words), n) for _ in range(d)) for _ in slot] for w in noisy}
+    G = [[uniform(draw, p, d) for _ in slot] for p in n.ring.primes]
+    R = [one_round(v, e, G_p, T, n, p, draw) for G_p, p in zip(G, n.ring.primes, strict=True)] if slot else []
+
+    def mean(i: int, j: int) -> Fraction:
+        return read(tuple(rows[i][j] for rows in R), tuple(rows[i][j] for rows in G), len(noisy), n)
+
+    return [{name: [mean(slot[name], j) for j in range(d)] for name in table} for table in tables]

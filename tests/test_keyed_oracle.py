@@ -1,0 +1,388 @@
+"""The keyed form equals its oracle to the bit, from the same keys; the key streams come from AES by their rule alone."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from secea.arithmetic import grid
+from secea.arithmetic.field import M61, RING61, Residues, Ring
+from secea.arithmetic.ristretto import ORDER, from_uniform, multiply, scalar_rows
+from secea.errors import FederationError
+from secea.forms.keyed import Keyed, Kind
+from secea.forms.keyed import form as keyed_form
+from secea.forms.keyed.client import KeyedClient, Round
+from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers, numbers_of
+from secea.forms.keyed.server import KeyedServer
+from secea.oracles import keyed as oracle
+from secea.params import Params
+from secea.party.phases import Agreement
+from secea.steps import masks, means, oprf
+from secea.table import Name, as_table, name_bytes
+from secea.testing import Parties, insecure_seeded
+from secea.wire.keys import expand
+from secea.wire.messages import Buffer
+from secea.wire.randomness import KeyStream
+
+Table = dict[Name, NDArray[Any]]
+
+seeds = st.integers(0, 2**32 - 1)
+few = settings(max_examples=12)
+
+
+# ------------------------------------------------------------------------------------ key streams, by their rule alone
+
+
+@lru_cache(1 << 12)
+def encryptor(key: bytes) -> Callable[[bytes], bytes]:
+    return Cipher(algorithms.AES256(key), modes.ECB()).encryptor().update  # noqa: S305 - one block each
+
+
+def block(key: bytes, lane: int, prime: int, retry: int, number: int) -> bytes:
+    return encryptor(key)(lane.to_bytes(4, "big") + bytes((prime, retry, 0, 0)) + number.to_bytes(8, "big"))
+
+
+def stream(ring: Ring, b: int, key: bytes, lane: int, count: int, least: int = 0) -> oracle.Vector:
+    """Top bits of the words of AES modulo prime b; a word that is not below it is replaced from the next retry."""
+    p, width = ring.primes[b], 8 if ring.primes == (M61,) else 4
+    each, spare = 16 // width, 8 * width - p.bit_length()
+    out = []
+    for i in range(count):
+        retry = 0
+        while True:
+            word = block(key, lane, b, retry, i // each)[i % each * width :][:width]
+            x = int.from_bytes(word, "little") >> spare
+            if least <= x < p:
+                break
+            retry += 1
+        out.append(x)
+    return tuple(out)
+
+
+def words(data: bytes) -> list[int]:
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+
+
+def rows_of(flat: Sequence[int], width: int) -> list[oracle.Vector]:
+    return [tuple(flat[at : at + width]) for at in range(0, len(flat), width)]
+
+
+def packed(ring: Ring, by_prime: Sequence[oracle.Rows]) -> bytes:
+    width = 8 if ring.primes == (M61,) else 4
+    return b"".join(x.to_bytes(width, "little") for rows in by_prime for row in rows for x in row)
+
+
+# --------------------------------------------------------------------------------------------- what really goes around
+
+
+@dataclass
+class Record:
+    """One round as it really was, before anything is sealed."""
+
+    at: Agreement = field(default_factory=Agreement)
+    rounds: dict[int, Round] = field(default_factory=dict)
+    uploads: dict[int, list[bytes]] = field(default_factory=dict)
+    sums: list[tuple[Residues, Residues, Residues]] = field(default_factory=list)
+    """The server's totals, noise and columns, chunk by chunk."""
+    broadcast: list[bytes] = field(default_factory=list)
+
+
+@contextmanager
+def recorded() -> Iterator[Record]:
+    record = Record()
+    payload, ready, divide = KeyedClient.payload, KeyedServer.ready, means.divide
+
+    def client_says(self: KeyedClient, kind: Kind, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        for parts in payload(self, kind, receiver, at):
+            if kind is Kind.UPLOAD:
+                assert self.round is not None
+                record.at, record.rounds[self.number] = at, self.round
+                record.uploads.setdefault(self.number, []).append(b"".join(parts))
+            yield parts
+
+    def server_says(self: KeyedServer, kind: Kind, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        for parts in ready(self, kind, at):
+            if kind is Kind.MEANS:
+                record.broadcast.append(b"".join(parts))
+            yield parts
+
+    def divided(ring: Ring, total: Residues, e: Residues, columns: Residues) -> tuple[Residues, NDArray[np.bool_]]:
+        record.sums.append((total.copy(), e.copy(), columns.copy()))
+        return divide(ring, total, e, columns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyedClient, "payload", client_says)
+        patch.setattr(KeyedServer, "ready", server_says)
+        patch.setattr(means, "divide", divided)
+        yield record
+
+
+def part_of(parties: Parties, n: int) -> KeyedClient:
+    part = parties.clients[n].part
+    assert isinstance(part, KeyedClient)
+    return part
+
+
+def key_of(parties: Parties) -> int:
+    """k, which nobody holds: the sum of the dealers' constant terms."""
+    dealt = [
+        oprf.polynomial(parties.session.params.T, KeyStream(expand(part_of(parties, n).naming.key.seed, "polynomial")))
+        for n in parties.clients
+    ]
+    return sum(polynomial[0] for polynomial in dealt) % ORDER
+
+
+# ------------------------------------------------------------------------------------------------ what it ought to be
+
+
+@dataclass
+class Expected:
+    """The same round by the oracle: from k, the union's secret, the pairs' keys, noise seeds and identities."""
+
+    parties: Parties
+    tables: Sequence[Table | None]
+    record: Record
+
+    def __post_init__(self) -> None:
+        params, self.at = self.parties.session.params, self.record.at
+        self.members, self.d, self.T = self.at.members, params.dim, params.T
+        first = part_of(self.parties, self.members[0])
+        assert first.union is not None
+        self.n, self.union = first.numbers, first.union
+        self.noisy = oracle.noise_clients(self.members, self.T, self.at.round)
+        k = key_of(self.parties)
+        self.F = {name: oracle.F(name, k) for v in self.members for name in self.table(v)}
+        tag_key = expand(self.union.secret, "tags", self.union.context)
+        hashed = {name: hashlib.blake2b(F, digest_size=8, key=tag_key).digest() for name, F in self.F.items()}
+        tags = {name: (int.from_bytes(each, "little") >> 3) % M61 for name, each in hashed.items()}
+        self.slot = {name: sorted(tags.values()).index(tag) for name, tag in tags.items()}
+        layout = Keyed().layout(Kind.MEANS, params, self.at, 0)
+        self.spans = [layout.span(chunk) for chunk in range(layout.chunks)]
+
+    def table(self, v: int) -> Table:
+        given = self.tables[v]
+        assert given is not None
+        return given
+
+    def key(self, name: str, *of: int) -> bytes:
+        labels = [self.union.L, *(str(number).encode() for number in (self.at.round, *of))]
+        return expand(self.union.secret, name, *labels)
+
+    def secrets(self, chunk: int, b: int) -> oracle.Secrets:
+        span, ring, checks = self.spans[chunk], self.n.ring, range(self.n.checks)
+        M = span.stop - span.start
+
+        def draw(name: str, *of: int, least: int = 0) -> oracle.Vector:
+            return stream(ring, b, self.key(name, *of), chunk, M, least)
+
+        return oracle.Secrets(
+            rho=draw("rho", least=1),
+            alpha=[stream(ring, b, self.key("alpha", k), 0, self.d) for k in checks],
+            J=[draw("J", k) for k in checks],
+            H={w: [draw("H", w, k) for k in checks] for w in self.noisy},
+            theta=draw("theta"),
+            beta=draw("beta"),
+        )
+
+    def values(self, v: int) -> dict[int, oracle.Vector]:
+        """What client v encodes, slot by slot."""
+        n, table = self.n, self.table(v)
+        identity = self.parties.identities[v].secret
+        keys = [expand(identity, "fill of the keyed form", b"%d" % b) for b in range(n.s // 4 + 2)]
+        given = as_table(table, self.d)
+        used, step = grid.grid_of(np.ascontiguousarray(given.matrix, np.float64), given.dtype)
+        coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
+        finest = min(math.ceil(math.log2(step)), coarsest) if step else -1200
+        found = {}
+        for name, row in table.items():
+            entity = int.from_bytes(hashlib.blake2b(name_bytes(name), digest_size=8, key=keys[-1]).digest(), "little")
+            coded = []
+            for j, x in enumerate(map(float, row)):
+                data = ((entity + j) % 2**64).to_bytes(8, "little") + np.float64(x + 0.0).tobytes()
+                fields = words(b"".join(encryptor(key)(data) for key in keys[:-1]))
+                coded.append(oracle.encode(x, fields, oracle.grid(x, used, finest, coarsest), n))
+            found[self.slot[name]] = tuple(coded)
+        return found
+
+    def G(self, name: Name, b: int) -> oracle.Vector:
+        kappa = hashlib.blake2b(
+            self.F[name], digest_size=32, key=self.parties.session.hash, person=b"secea entity"
+        ).digest()
+        key = hashlib.blake2b(kappa, digest_size=32, key=expand(self.union.secret, "rows", self.union.L)).digest()
+        return stream(self.n.ring, b, key, self.at.round, self.d)
+
+    def noise(self, w: int, chunk: int) -> list[oracle.Vector]:
+        noise, span = self.n.noise, self.spans[chunk]
+        seed = self.record.rounds[w].noise_seed
+
+        def one(i: int) -> int:
+            data = b"".join(block(seed, chunk, 0, 0, i * noise.blocks + at) for at in range(noise.blocks))
+            return oracle.noise(words(data)[: noise.words], self.n)
+
+        return rows_of([one(i) for i in range((span.stop - span.start) * self.d)], self.d)
+
+    def masks(self, v: int, chunk: int, b: int) -> dict[int, oracle.Rows]:
+        span, width = self.spans[chunk], self.d + self.n.checks + 2
+        found: dict[int, oracle.Rows] = {}
+        for pair in oracle.edges(self.members, self.T + 1):
+            if v in pair:
+                (u,) = pair - {v}
+                mine = part_of(self.parties, v).union
+                assert mine is not None
+                seed = expand(mine.pairs[u], "mask", self.union.L, b"%d" % self.at.round)
+                found[u] = rows_of(stream(self.n.ring, b, seed, chunk, (span.stop - span.start) * width), width)
+        return found
+
+    def upload(self, v: int, chunk: int, b: int) -> list[oracle.Vector]:
+        span, p, values = self.spans[chunk], self.n.ring.primes[b], self.values(v)
+        y = {
+            i - span.start: tuple(self.n.C * x + g for x, g in zip(values[i], self.G(name, b), strict=True))
+            for name, i in self.slot.items()
+            if i in values and span.start <= i < span.stop
+        }
+        rows = oracle.upload(y, self.d, self.secrets(chunk, b), p)
+        return oracle.mask(rows, v, self.masks(v, chunk, b), p)
+
+
+def check_round(parties: Parties, tables: Sequence[Table | None], record: Record) -> int:
+    """Uploads, sums and broadcast to the bit, and the means; returns how many slots were empty."""
+    due = Expected(parties, tables, record)
+    n, ring, d = due.n, due.n.ring, due.d
+    primes = list(enumerate(ring.primes))
+    assert len(record.broadcast) == len(record.sums) == len(due.spans)
+    R: list[list[oracle.Vector]] = [[] for _ in primes]
+    empties = 0
+    for v in due.members:
+        mine = part_of(parties, v).union
+        assert mine is not None
+        assert record.rounds[v].values.tolist() == [list(row) for _, row in sorted(due.values(v).items())]
+        assert mine.slots.tolist() == sorted(due.values(v))
+    for chunk, broadcast in enumerate(record.broadcast):
+        e = {w: due.noise(w, chunk) for w in due.noisy}
+        uploads = {v: [due.upload(v, chunk, b) for b, _ in primes] for v in due.members}
+        columns: dict[int, list[list[oracle.Vector]]] = {w: [] for w in due.noisy}
+        sent, marks = [], [False] * (due.spans[chunk].stop - due.spans[chunk].start)
+        for b, p in primes:
+            s = due.secrets(chunk, b)
+            for w in due.noisy:
+                columns[w].append(oracle.noise_column(e[w], s.H[w], s, p))
+            total = oracle.add([uploads[v][b] for v in due.members], p)
+            noise, column = oracle.add(list(e.values()), p), oracle.add([columns[w][b] for w in due.noisy], p)
+            for real, plain in zip(record.sums[chunk], (total, noise, column), strict=True):
+                assert real[b].tolist() == [list(row) for row in plain]
+            rows, empty = oracle.divide(total, noise, column, p)
+            assert all(oracle.right(rows[i], empty[i], i, len(due.members), s, p) for i in range(len(rows)))
+            sent.append(rows)
+            R[b] += rows
+            marks = [a or c for a, c in zip(marks, empty, strict=True)]
+        for v in due.members:
+            tail = packed(ring, columns[v]) + record.rounds[v].noise_seed if v in due.noisy else b""
+            assert record.uploads[v][chunk] == packed(ring, uploads[v]) + tail
+        assert broadcast == packed(ring, sent) + bytes(marks)
+        empties += sum(marks)
+    for v in due.members:
+        names, found = part_of(parties, v).result or ((), np.zeros((0, d)))
+        assert set(names) == set(due.table(v))
+        for name, row in zip(names, found, strict=True):
+            G = [due.G(name, b) for b, _ in primes]
+            for j, x in enumerate(row.tolist()):
+                at = due.slot[name]
+                exact = oracle.read(
+                    tuple(R[b][at][j] for b, _ in primes), tuple(G[b][j] for b, _ in primes), len(due.noisy), n
+                )
+                assert abs(Fraction(x) - exact) <= abs(exact) * Fraction(1, 2**50)
+    return empties
+
+
+# --------------------------------------------------------------------------------------------------------- federations
+
+
+def some_tables(rng: random.Random, N: int, d: int, most: int, kind: str) -> list[Table]:
+    """Random rows; small, coarse or at the bounds of what is allowed."""
+
+    def value() -> float:
+        x = rng.choice((rng.gauss(0, 1), rng.uniform(-64, 64), 0.0, 64.0, -64.0))
+        return round(x * 8) / 8 if kind == "coarse" else x
+
+    dtype = np.float64 if kind == "float64" else np.float32
+    pool: list[Name] = [f"entity {i}" if i % 3 else i for i in range(most + most // 2)]
+    return [
+        {name: np.array([value() for _ in range(d)], dtype) for name in rng.sample(pool, rng.randrange(most + 1))}
+        for _ in range(N)
+    ]
+
+
+def started(rng: random.Random, tables: Sequence[Table], d: int, T: int) -> Parties:
+    parties = Parties.of(tables, Keyed(), dim=d, collusion=T, entropy=insecure_seeded(rng.randrange(2**32)))
+    parties.setup()
+    return parties
+
+
+@few
+@given(
+    seed=seeds,
+    N=st.integers(2, 6),
+    d=st.integers(1, 5),
+    kind=st.sampled_from(("float32", "float64", "coarse")),
+    chunk=st.sampled_from((1, 150, 1 << 21)),
+    data=st.data(),
+)
+def test_uploads_sums_broadcast_and_means_are_the_oracles(
+    seed: int, N: int, d: int, kind: str, chunk: int, data: st.DataObject
+) -> None:
+    rng, T = random.Random(seed), data.draw(st.integers(1, N - 1))
+    tables = some_tables(rng, N, d, 14, kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed_form, "CHUNK_BYTES", chunk)  # a chunk of one slot, of a few, of all
+        parties = started(rng, tables, d, T)
+        assert parties.session.form.numbers(parties.session.params).ring == RING61
+        for _ in range(2):
+            with recorded() as record:
+                parties.round(tables)
+            check_round(parties, tables, record)
+
+
+@pytest.mark.parametrize(("T", "chunk"), [(1, 1 << 21), (4, 300), (12, 1 << 21)])
+def test_thirteen_clients_and_light_primes_are_the_oracles(T: int, chunk: int) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    tables = some_tables(rng, 13, 3, 6, "float32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed_form, "CHUNK_BYTES", chunk)
+        parties = Parties.of(
+            tables, Keyed(), dim=3, collusion=T, precision=30, entropy=insecure_seeded(rng.randrange(2**32))
+        )
+        assert parties.session.form.numbers(parties.session.params).ring.size >= 3
+        parties.setup()
+        with recorded() as record:
+            parties.round(tables)
+        check_round(parties, tables, record)
+
+
+@few
+@given(seed=seeds, N=st.integers(4, 6))
+def test_a_union_without_some_clients_is_the_oracles(seed: int, N: int) -> None:
+    rng = random.Random(seed)
+    tables: list[Table] = some_tables(rng, N, 2, 8, "float32")
+    parties = started(rng, tables, 2, 1)
+    members = sorted(rng.sample(range(N), 3))
+    parties.union(members)
+    present = [table if n in members else None for n, table in enumerate(tables)]
+    with recorded() as record:
+        parties.round(present)
+    check_round(parties, present, record)
