@@ -24,11 +24,11 @@ def bf16(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return ((words + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
 
 
-def encoded(matrix: NDArray[np.floating], key: bytes = bytes(32)) -> NDArray[np.float64]:
+def encoded(matrix: NDArray[np.floating], key: bytes = bytes(32), f: int = F) -> NDArray[np.float64]:
     """What is shared, as numbers again."""
     names = [f"entity {i}" for i in range(len(matrix))]
-    residues = grid.encode(RING, matrix, grid.entities(names, key), key, F, PARAMS)
-    return RING.join(residues, 2.0**-F)
+    residues = grid.encode(RING, matrix, grid.entities(names, key), key, f, PARAMS)
+    return RING.join(residues, 2.0**-f)
 
 
 def normal(*shape: int) -> NDArray[np.float64]:
@@ -114,6 +114,14 @@ def test_the_fill_is_the_same_in_every_round_and_another_for_another_key_entity_
     other = encoded(changed)
     assert other[0, 0] - changed[0, 0] != 2 * (first[0, 0] - matrix[0, 0])
     assert np.array_equal(other[1:], first[1:])
+
+
+@settings(deadline=None, max_examples=50, database=None)
+@given(st.binary(min_size=32, max_size=32), st.integers(40, 110), st.integers(40, 110), st.sampled_from([4, 8, 60]))
+def test_the_fill_is_the_same_number_whatever_the_fixed_point(key: bytes, f: int, other: int, bits: int) -> None:
+    matrix = np.rint(np.ldexp(normal(20, 8), bits)) * 2.0**-bits
+    apart = np.abs(encoded(matrix, key, f) - encoded(matrix, key, other))
+    assert apart.max() <= 2.0 ** (1 - min(f, other)) + 2.0**-48, "but for what is cut off below the fixed point"
 
 
 def test_a_table_of_zeros_is_no_coarse_grid() -> None:

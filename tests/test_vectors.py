@@ -149,7 +149,7 @@ def joined(residues: Iterable[int], primes: Iterable[int]) -> int:
     return oracle.centred(x, modulus)
 
 
-def test_the_fill_is_aes_of_entity_coordinate_and_value_as_wide_as_the_grid() -> None:
+def test_the_fill_is_the_top_of_aes_of_entity_coordinate_and_value_as_wide_as_the_grid() -> None:
     for vector in load("encodings")["filled_fixed_point"]:
         key, f, primes = unhex(vector["key"]), vector["f"], vector["primes"]
         cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305  # one block each
@@ -162,7 +162,7 @@ def test_the_fill_is_aes_of_entity_coordinate_and_value_as_wide_as_the_grid() ->
                 block = struct.pack("<Qd", (entity + column) % 2**64, x)
                 drawn = int.from_bytes(cipher.update(block), "little")
                 grid = finest if x == 0 else min(max(math.frexp(x)[1] - 1 - significant, finest), 0)
-                fill = drawn % 2 ** (grid + f) - 2 ** (grid + f - 1)
+                fill = (drawn >> 128 - grid - f) - 2 ** (grid + f - 1)
                 encoded = joined((plane[row][column] for plane in vector["residues"]), primes)
                 assert encoded == math.floor(Fraction(x) * 2**f) + fill, (name, x)
 

@@ -3,7 +3,7 @@
 A float lies on a grid: that of its dtype, or a coarser one if it was rounded before (bf16, fp16, int8 in a float
 table, a few decimals in a text). The sum of c such numbers lies on the grid too, so the exact mean gives c away. The
 owner therefore fills what is below the grid with a keyed function of entity, coordinate and value: private, the same in
-every round, and centred.
+every round, centred, and the same number in every session, whatever its fixed point.
 """
 
 from __future__ import annotations
@@ -94,16 +94,25 @@ ROWS_AT_ONCE: Final = 1 << 16
 """Coordinates that are encoded together: what they need stays in the cache."""
 
 
-def encode(
-    ring: Ring, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes, f: int, params: Params
-) -> Residues:
-    """x * 2^f with a fill as wide as the grid, modulo each prime: [P, rows, dim]."""
-    rows, dim = matrix.shape
-    exact = np.ascontiguousarray(matrix, np.float64)
-    used, step = grid_of(exact, matrix.dtype)
+def bounds(matrix: NDArray[np.float64], dtype: np.dtype[Any], params: Params) -> tuple[int, int, int]:
+    """Significant bits of the table, and between which exponents the grid of each value lies."""
+    used, step = grid_of(matrix, dtype)
     finest = math.floor(math.log2(params.resolution / FINEST_SHARE))
     coarsest = max(finest, math.floor(math.log2(params.max_abs)) - 6)
     finest = min(max(finest, math.ceil(math.log2(step))), coarsest) if step else finest
+    return used, finest, coarsest
+
+
+def encode(
+    ring: Ring, matrix: NDArray[np.floating[Any]], entity: NDArray[np.uint64], key: bytes, f: int, params: Params
+) -> Residues:
+    """x * 2^f with a fill as wide as the grid, modulo each prime: [P, rows, dim].
+
+    The fill is the top of its block, so another f scales it; if it were drawn anew, two sessions would cancel it.
+    """
+    rows, dim = matrix.shape
+    exact = np.ascontiguousarray(matrix, np.float64)
+    used, finest, coarsest = bounds(exact, matrix.dtype, params)
     out = ring.empty(rows, dim)
     primes = np.array(ring.primes, np.uint32)
     some = max(1, ROWS_AT_ONCE // max(1, dim))

@@ -33,10 +33,10 @@ INPUTS: dict[str, tuple[NDArray[np.float64], int]] = {
 
 
 class Scripted:
-    """Stands for AES: every block is the same."""
+    """Stands for AES: every block is the same, and has the fill on top."""
 
     def __init__(self, fill: int) -> None:
-        self.block = np.frombuffer(fill.to_bytes(16, "little"), np.uint8)
+        self.block = np.frombuffer((fill << 128 - FILL_BITS).to_bytes(16, "little"), np.uint8)
 
     def __call__(self, *algorithm_and_mode: object) -> Scripted:
         """As a constructor."""

@@ -260,6 +260,23 @@ def _filled_anew(matrix: Any, entity: Any, key: bytes) -> Any:
     return _filler(matrix, entity, os.urandom(32))
 
 
+def _filled_from_below(
+    ring: Ring, matrix: Any, entity: Any, key: bytes, f: int, params: Params, of: Callable[..., Residues] = grid.encode
+) -> Residues:
+    used, finest, coarsest = grid.bounds(np.ascontiguousarray(matrix, np.float64), matrix.dtype, params)
+
+    def low(rows: Any, entity: Any, key: bytes) -> Any:
+        """The block, moved so that its low bits are the top ones that are taken."""
+        words = _filler(rows, entity, key).reshape(-1, 2).astype(object)
+        lead = np.where(rows == 0, finest, np.frexp(rows)[1] - 1 - used)
+        unused = 128 - f - np.clip(lead, finest, coarsest).reshape(-1).astype(object)
+        moved = (words[:, 0] + (words[:, 1] << 64) << unused) % (1 << 128)
+        return np.stack([moved % (1 << 64), moved >> 64], axis=1).astype(np.uint64).reshape(-1)
+
+    with patch.object(grid, "filler", low):
+        return of(ring, matrix, entity, key, f, params)
+
+
 def _filled_unkeyed(matrix: Any, entity: Any, key: bytes) -> Any:
     return _filler(matrix, np.arange(len(matrix), dtype=np.uint64), bytes(32))
 
@@ -361,6 +378,10 @@ MUTANTS = (
     _mutant(
         "low-bits-filled-anew", "What stands below an input's grid is filled anew in every round.",
         grid, "filler", _filled_anew, "low-bits-in-every-round", "count-from-many-means",
+    ),
+    _mutant(
+        "low-bits-filled-from-below", "The fill takes the low bits of its block: another number wherever f is another.",
+        grid, "encode", _filled_from_below, "count-from-two-sessions",
     ),
     _mutant(
         "low-bits-filled-by-all-alike", "The fill below an input's grid hangs on no private key.",

@@ -524,10 +524,11 @@ static void split(const double *x, const uint64_t *filler, size_t first, size_t 
         uint64_t bits;
         memcpy(&bits, x + i, sizeof bits);
         const int lead = leading_bit(x[i]), exact = lead - used < finest ? finest : lead - used;
-        /* the low bits of the filler, as many as are below the grid, less half of their range */
+        /* the top bits of the filler, as many as are below the grid, less half of their range: another f scales them, while
+         * with the low bits it would draw others, and means of two sessions would cancel them */
         const int below = (exact > coarsest ? coarsest : exact) + f;
         const wide drawn = (wide)filler[2 * i + 1] << 64 | filler[2 * i];
-        const __int128 low = (__int128)(drawn & (((wide)1 << below) - 1)) - ((__int128)1 << below >> 1);
+        const __int128 low = (__int128)(drawn >> 1 >> (127 - below)) - ((__int128)1 << below >> 1);
         /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
         const int shift = lead - 52 + f;
         const int64_t size = lead == -1023 ? 0 : (int64_t)((bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52);
@@ -570,12 +571,14 @@ AVX2 static void split_avx2(const double *x, const uint64_t *filler, size_t whol
         const __m256i exponent = _mm256_and_si256(_mm256_srli_epi64(bits, 52), COUNT(0x7FF));
         __m256i below = _mm256_max_epi32(_mm256_sub_epi32(exponent, COUNT(1023 + used)), COUNT(finest));
         below = _mm256_add_epi32(_mm256_min_epi32(below, COUNT(coarsest)), COUNT(f));
-        const __m256i above = _mm256_max_epi32(_mm256_sub_epi32(below, COUNT(64)), zero);
+        const __m256i unused = _mm256_sub_epi32(COUNT(128), below);
         const __m256i some = LOAD(filler + 2 * i), more = LOAD(filler + 2 * i + 4);
         const __m256i drawn = _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(some, more), 0xD8);
         const __m256i drawn_high = _mm256_permute4x64_epi64(_mm256_unpackhi_epi64(some, more), 0xD8);
-        const __m256i low = _mm256_andnot_si256(SHIFT_UP(ones, below), drawn);
-        const __m256i high = _mm256_andnot_si256(SHIFT_UP(ones, above), drawn_high);
+        const __m256i carried = _mm256_or_si256(SHIFT_DOWN(drawn_high, _mm256_sub_epi32(COUNT(64), below)),
+                                                SHIFT_UP(drawn_high, _mm256_sub_epi32(below, COUNT(64))));
+        const __m256i low = _mm256_or_si256(SHIFT_DOWN(drawn, unused), carried);
+        const __m256i high = SHIFT_DOWN(drawn_high, unused);
         const __m256i half = SHIFT_UP(one, _mm256_sub_epi32(below, COUNT(1)));
         const __m256i half_high = SHIFT_UP(one, _mm256_sub_epi32(below, COUNT(65)));
         const __m256i fill = _mm256_sub_epi64(low, half);

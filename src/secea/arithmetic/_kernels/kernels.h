@@ -44,7 +44,7 @@ void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, cons
  * the lowest bit that is set in any of them (INT_MAX if all are zero). */
 void significance(const double *x, size_t n, int *used, int *step);
 
-/* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the low g + f bits of filler[i] (128 bits, two
+/* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the top g + f bits of filler[i] (128 bits, two
  * words, the lower first) minus half of their range. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within
  * [finest, coarsest]. out is [count][n]. Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */
 void encode32(const uint32_t *primes, size_t count, const double *x, const uint64_t *filler, size_t n, int f, int used,

@@ -5,6 +5,7 @@ counts     a client looks for the number of owners behind a mean
 streams    the server subtracts what was sent under one key stream, also after rollbacks
 relay      the server swaps keys, announces two sets, replays, counts messages
 bribe      the server and one client together: no claim, but a documented limit
+openings   the same two read what others ask for: another one
 """
 
 from __future__ import annotations

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from secea.arithmetic import grid
 from secea.arithmetic.field import Residues
 from secea.audit import Claim, Objection
-from secea.audit.recorded import Recorded, exact_integers, read_integers
+from secea.audit.recorded import Recorded, Tables, exact_integers, read_integers
 from secea.audit.tails import FALSE_ALARM, binomial_tail
 from secea.client import Client
+from secea.engines.local import Federation
 from secea.params import Params
 from secea.retrieval.reciprocal import Reciprocal, _Drowner
 from secea.wire.keys import expand
@@ -227,6 +228,71 @@ def search_in_many_rounds() -> int:
     return len(GRIDS) * TRIALS
 
 
+# ------------------------------------------------------------------------------------------------------ two sessions
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What client 0 has after one session: f, which is public, its means, and its own inputs with their fill."""
+
+    f: int
+    means: Floats
+    own: Floats
+
+
+def tables_of(kind: Grid, made: World) -> list[dict[str, Any]]:
+    """Each client's own rows of a world; client 0 has all entities, in their order."""
+    return [{f"{e}": made.rows[n][e].astype(kind.dtype) for e in made.owned(n)} for n in range(CLIENTS)]
+
+
+def seen_by_client_0(fed: Federation, tables: Tables) -> Seen:
+    """One round, and what client 0 then has: means in float64, so its table must be in float64 too."""
+    means, form = fed.round(tables)[0], fed.session.form
+    assert isinstance(form, Reciprocal)
+    names, key = list(tables[0]), expand(fed.clients[0].wire.identity.secret, "fill")
+    shared = form.rows(np.stack([tables[0][name] for name in names]), grid.entities(names, key), key)
+    own = form.ring.join(np.ascontiguousarray(shared[:, :, :DIM]), math.ldexp(1.0, -form.f))
+    return Seen(form.f, np.stack([means[name] for name in names]), own)
+
+
+def two_sessions(kind: Grid, entities: int = 300) -> tuple[World, Params, Seen, Seen]:
+    """A round, then one more after a client joined that has so many entities that f grows; nobody's values change."""
+    made = world(kind, entities)
+    fed, tables = Federation(Params(CLIENTS, dim=DIM, precision=kind.precision)), tables_of(kind, made)
+    newcomer = {f"new {e}": np.ones(DIM, kind.dtype) for e in range(3 * entities)}
+    fed.setup([table.keys() for table in tables])
+    before = seen_by_client_0(fed, tables)
+    fed.join(newcomer)
+    return made, fed.params, before, seen_by_client_0(fed, [*tables, newcomer])
+
+
+def guesses_from_two(params: Params, step: float, one: Seen, other: Seen) -> dict[str, NDArray[np.int64]]:
+    """Guesses from one mean, from the average of both, and from the combination in which low bits would cancel.
+
+    With delta = f' - f, the low bits of one block differ by a multiple of the grid in 2^delta * fill' - fill, but for
+    half a step for each 2^delta - 1, since fills are centred.
+    """
+    noise, ratio = params.resolution / math.sqrt(12), 2.0 ** (other.f - one.f)
+    half = (ratio - 1) * step / 2
+    both = [ratio * x - y + half for x, y in ((other.means, one.means), (other.own, one.own))]
+    return {
+        "one mean": guesses(one.means, one.own, [step], noise, 0.0),
+        "the average": guesses((one.means + other.means) / 2, (one.own + other.own) / 2, [step], noise, 0.0),
+        "the scaled difference": guesses(both[0], both[1], [step], math.hypot(ratio, 1) * noise, 0.0),
+    }
+
+
+def search_in_two_sessions() -> int:
+    """300 entities for each of two grids, before and after a client joined."""
+    for kind in GRIDS[:2]:
+        made, params, *seen = two_sessions(kind)
+        if seen[0].f >= seen[1].f:
+            raise Objection("f did not grow with the newcomer: this attack shows nothing")
+        for what, found in guesses_from_two(params, kind.steps[0], *seen).items():
+            judge(f"{what} of two sessions on the grid {kind.name}", found, made.counts)
+    return 2 * len(made.owners)
+
+
 # ------------------------------------------------------------------------------------------------- documented limits
 
 
@@ -258,6 +324,24 @@ def limit_of_small_tables(kind: Grid, tables: int = 200) -> float:
     return float((found == made.counts).mean())
 
 
+def limit_of_changed_grids(kind: Grid, entities: int = 300) -> float:
+    """Two rounds; before the second, each table gets one number on a grid of half the step, and all else stays.
+
+    All fills are then half as wide, and cancel: the rate at which the search finds counts.
+    """
+    made, (step,) = world(kind, entities), kind.steps
+    fed, tables = Federation(Params(CLIENTS, dim=DIM, precision=kind.precision)), tables_of(kind, made)
+    fed.setup([[*table, f"of client {n}"] for n, table in enumerate(tables)])
+    seen = [
+        seen_by_client_0(fed, [{**table, f"of client {n}": np.full(DIM, x)} for n, table in enumerate(tables)])
+        for x in (0.5, 0.5 + step / 2)
+    ]
+    means, own = 2 * seen[1].means - seen[0].means, 2 * seen[1].own - seen[0].own
+    noise = math.sqrt(5) * deviations(fed.params, 1)[0][0]
+    found = guesses(means[:entities], own[:entities], [step], noise, 0.0)
+    return float((found == made.counts).mean())
+
+
 CLAIMS: Final = (
     Claim(
         "count-from-one-mean",
@@ -271,5 +355,11 @@ CLAIMS: Final = (
         "Nor does it from the average of 64 rounds in which nobody's embeddings change.",
         "attack",
         search_in_many_rounds,
+    ),
+    Claim(
+        "count-from-two-sessions",
+        "Nor does it from the means of two sessions with another fixed point each, as before and after a client joins.",
+        "attack",
+        search_in_two_sessions,
     ),
 )
