@@ -168,7 +168,7 @@ def round_with(run: Recorded, tables: Any, lie: Callable[[Hop], None]) -> None:
 
 def small(form: str, rng: np.random.Generator) -> tuple[Recorded, Any]:
     sets = some_sets(rng, 4, 8, 4)
-    return Recorded(sets, retrieval=form, dim=2).setup(), random_tables(sets, 2, rng)
+    return Recorded(sets, form=form, dim=2).setup(), random_tables(sets, 2, rng)
 
 
 @pytest.mark.parametrize("form", BOTH)
@@ -264,7 +264,7 @@ def test_limit_refused_means_show_a_deviating_server_counts_by_weights_that_it_d
 @pytest.mark.parametrize("form", BOTH)
 def test_limit_a_union_is_refused_exactly_where_it_lacks_a_tag_of_the_client(form: str) -> None:
     rng = dice()
-    run = Recorded(some_sets(rng, 4, 12, 5), retrieval=form, dim=2)
+    run = Recorded(some_sets(rng, 4, 12, 5), form=form, dim=2)
     run.until(Phase.TABLE)
     run.up()
     run.server.close()

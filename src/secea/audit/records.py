@@ -300,7 +300,7 @@ CLAIMS = (
     ),
     Claim(
         "keys",
-        "No key covers two different things: in rounds with a loss, restarts and an update, in both retrievals.",
+        "No key covers two different things: in rounds with a loss, restarts and an update, in both forms.",
         "record",
         check_keys,
     ),
