@@ -1,15 +1,15 @@
-"""The keyed form equals its oracle to the bit, from the same keys; the key streams come from AES by their rule alone."""
+"""The keyed form equals its oracle to the bit, from the same keys; key streams come from AES by their rule alone."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from random import Random, SystemRandom
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid
-from secea.arithmetic.field import M61, RING61, Residues, Ring
+from secea.arithmetic.field import M61, PRIMES30, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.ristretto import ORDER, from_uniform, multiply, scalar_rows
 from secea.errors import FederationError
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed import form as keyed_form
 from secea.forms.keyed.client import KeyedClient, Round
-from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers, numbers_of
+from secea.forms.keyed.numbers import GRID_SHARE_BITS, numbers_of
 from secea.forms.keyed.server import KeyedServer
+from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.oracles import keyed as oracle
 from secea.params import Params
 from secea.party.phases import Agreement
@@ -44,7 +45,18 @@ seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=12)
 
 
-# ------------------------------------------------------------------------------------ key streams, by their rule alone
+def seeded(seed: int) -> Random:
+    return Random(seed)  # noqa: S311 - inputs of a test
+
+
+def fresh() -> Random:
+    """For tests with few cases: other inputs each time, and the seed is printed."""
+    seed = SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    return seeded(seed)
+
+
+# ------------------------------------------------------------------------------------- key streams, by their rule alone
 
 
 @lru_cache(1 << 12)
@@ -86,7 +98,7 @@ def packed(ring: Ring, by_prime: Sequence[oracle.Rows]) -> bytes:
     return b"".join(x.to_bytes(width, "little") for rows in by_prime for row in rows for x in row)
 
 
-# --------------------------------------------------------------------------------------------- what really goes around
+# ---------------------------------------------------------------------------------------------- what really goes around
 
 
 @dataclass
@@ -146,7 +158,7 @@ def key_of(parties: Parties) -> int:
     return sum(polynomial[0] for polynomial in dealt) % ORDER
 
 
-# ------------------------------------------------------------------------------------------------ what it ought to be
+# -------------------------------------------------------------------------------------------------- what it ought to be
 
 
 @dataclass
@@ -308,10 +320,10 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
     return empties
 
 
-# --------------------------------------------------------------------------------------------------------- federations
+# ---------------------------------------------------------------------------------------------------------- federations
 
 
-def some_tables(rng: random.Random, N: int, d: int, most: int, kind: str) -> list[Table]:
+def some_tables(rng: Random, N: int, d: int, most: int, kind: str) -> list[Table]:
     """Random rows; small, coarse or at the bounds of what is allowed."""
 
     def value() -> float:
@@ -326,7 +338,7 @@ def some_tables(rng: random.Random, N: int, d: int, most: int, kind: str) -> lis
     ]
 
 
-def started(rng: random.Random, tables: Sequence[Table], d: int, T: int) -> Parties:
+def started(rng: Random, tables: Sequence[Table], d: int, T: int) -> Parties:
     parties = Parties.of(tables, Keyed(), dim=d, collusion=T, entropy=insecure_seeded(rng.randrange(2**32)))
     parties.setup()
     return parties
@@ -344,12 +356,12 @@ def started(rng: random.Random, tables: Sequence[Table], d: int, T: int) -> Part
 def test_uploads_sums_broadcast_and_means_are_the_oracles(
     seed: int, N: int, d: int, kind: str, chunk: int, data: st.DataObject
 ) -> None:
-    rng, T = random.Random(seed), data.draw(st.integers(1, N - 1))
+    rng, T = seeded(seed), data.draw(st.integers(1, N - 1))
     tables = some_tables(rng, N, d, 14, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed_form, "CHUNK_BYTES", chunk)  # a chunk of one slot, of a few, of all
         parties = started(rng, tables, d, T)
-        assert parties.session.form.numbers(parties.session.params).ring == RING61
+        assert Keyed().numbers(parties.session.params).ring == RING61
         for _ in range(2):
             with recorded() as record:
                 parties.round(tables)
@@ -358,16 +370,14 @@ def test_uploads_sums_broadcast_and_means_are_the_oracles(
 
 @pytest.mark.parametrize(("T", "chunk"), [(1, 1 << 21), (4, 300), (12, 1 << 21)])
 def test_thirteen_clients_and_light_primes_are_the_oracles(T: int, chunk: int) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = fresh()
     tables = some_tables(rng, 13, 3, 6, "float32")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed_form, "CHUNK_BYTES", chunk)
         parties = Parties.of(
             tables, Keyed(), dim=3, collusion=T, precision=30, entropy=insecure_seeded(rng.randrange(2**32))
         )
-        assert parties.session.form.numbers(parties.session.params).ring.size >= 3
+        assert Keyed().numbers(parties.session.params).ring.size >= 3
         parties.setup()
         with recorded() as record:
             parties.round(tables)
@@ -377,7 +387,7 @@ def test_thirteen_clients_and_light_primes_are_the_oracles(T: int, chunk: int) -
 @few
 @given(seed=seeds, N=st.integers(4, 6))
 def test_a_union_without_some_clients_is_the_oracles(seed: int, N: int) -> None:
-    rng = random.Random(seed)
+    rng = seeded(seed)
     tables: list[Table] = some_tables(rng, N, 2, 8, "float32")
     parties = started(rng, tables, 2, 1)
     members = sorted(rng.sample(range(N), 3))
@@ -386,3 +396,196 @@ def test_a_union_without_some_clients_is_the_oracles(seed: int, N: int) -> None:
     with recorded() as record:
         parties.round(present)
     check_round(parties, present, record)
+
+
+# ---------------------------------------------------------------------------------------------------------- key streams
+
+
+@few
+@given(
+    secret=st.binary(min_size=32, max_size=32),
+    L=st.binary(min_size=16, max_size=16),
+    q=st.integers(0, 2**32 - 1),
+    chunk=st.integers(0, 2**32 - 1),
+    M=st.integers(0, 40),
+    d=st.integers(1, 40),
+    light=st.booleans(),
+)
+def test_secrets_and_keys_of_rows_are_the_words_of_aes(
+    secret: bytes, L: bytes, q: int, chunk: int, M: int, d: int, light: bool
+) -> None:
+    ring, checks = (Ring(PRIMES30[:3]), 2) if light else (RING61, 1)
+    shared = RoundSecrets(ring, d, checks, secret, L, q)
+    of = shared.of(chunk, M, (3, 8))
+    pads = shared.pads(8, chunk, M)
+    keys = np.frombuffer(hashlib.sha512(secret).digest(), np.uint8).reshape(2, 32)
+    G = rows_under_keys(ring, keys, q, d)
+
+    def key(name: str, *numbers: int) -> bytes:
+        return expand(secret, name, L, *(str(number).encode() for number in (q, *numbers)))
+
+    for b, p in enumerate(ring.primes):
+        assert tuple(of.rho[b].tolist()) == stream(ring, b, key("rho"), chunk, M, 1)
+        assert tuple(of.theta[b].tolist()) == stream(ring, b, key("theta"), chunk, M)
+        assert tuple(of.beta[b].tolist()) == stream(ring, b, key("beta"), chunk, M)
+        for k in range(checks):
+            H = [stream(ring, b, key("H", w, k), chunk, M) for w in (3, 8)]
+            assert tuple(of.alpha[k][b].tolist()) == stream(ring, b, key("alpha", k), 0, d)
+            assert tuple(of.J[k][b].tolist()) == stream(ring, b, key("J", k), chunk, M)
+            assert tuple(pads[k][b].tolist()) == H[1]
+            assert of.H[k][b].tolist() == [(x + y) % p for x, y in zip(*H, strict=True)]
+        for row, own in enumerate(keys):
+            assert tuple(G[b, row].tolist()) == stream(ring, b, own.tobytes(), q, d)
+
+
+# --------------------------------------------------------------------------------------------------- one step at a time
+
+
+def residues(ring: Ring, by_prime: Sequence[oracle.Rows], *shape: int) -> Residues:
+    return np.array(by_prime, ring.dtype).reshape(ring.size, *shape)
+
+
+@given(
+    ring=st.sampled_from((insecure_ring(5), insecure_ring(5, 7), insecure_ring(7, 11, 13), RING61)),
+    members=st.integers(2, 4),
+    d=st.integers(1, 4),
+    checks=st.integers(1, 2),
+    M=st.integers(1, 4),
+    seed=seeds,
+)
+def test_each_step_of_a_round_is_the_oracles_in_any_field_and_in_empty_slots(
+    ring: Ring, members: int, d: int, checks: int, M: int, seed: int
+) -> None:
+    rng = seeded(seed)
+    owners = [[i for i in range(M) if rng.random() < 0.4] for _ in range(members)]
+    plain, of_prime = [], []
+    for p in ring.primes:
+        rows = [oracle.uniform(rng.randrange, p, M) for _ in range(3 + 2 * checks)]
+        alpha = [oracle.uniform(rng.randrange, p, d) for _ in range(checks)]
+        rho = tuple(1 + x % (p - 1) for x in rows[0])
+        s = oracle.Secrets(rho, alpha, rows[3 : 3 + checks], {0: rows[3 + checks :]}, rows[1], rows[2])
+        y = [{i: oracle.uniform(rng.randrange, p, d) for i in own} for own in owners]
+        e = [oracle.uniform(rng.randrange, p, d) for _ in range(M)]
+        uploads = [oracle.upload(each, d, s, p) for each in y]
+        columns = oracle.noise_column(e, s.H[0], s, p)
+        total = oracle.add(uploads, p)
+        wrong = [tuple((x + rng.randrange(2)) % p for x in row) for row in oracle.divide(total, e, columns, p)[0]]
+        plain.append((uploads, columns, total, oracle.divide(total, e, columns, p), wrong))
+        of_prime.append((s, y, e))
+    secrets = [s for s, _, _ in of_prime]
+    shared = means.Secrets(
+        rho=residues(ring, [[s.rho] for s in secrets], M),
+        alpha=tuple(residues(ring, [[s.alpha[k]] for s in secrets], d) for k in range(checks)),
+        J=tuple(residues(ring, [[s.J[k]] for s in secrets], M) for k in range(checks)),
+        H=tuple(residues(ring, [[s.H[0][k]] for s in secrets], M) for k in range(checks)),
+        theta=residues(ring, [[s.theta] for s in secrets], M),
+        beta=residues(ring, [[s.beta] for s in secrets], M),
+    )
+    for n, own in enumerate(owners):
+        y_real = residues(ring, [[y[n][i] for i in own] for _, y, _ in of_prime], len(own), d)
+        real = means.contribution(ring, y_real, np.array(own, np.int64), shared)
+        assert real.tolist() == [[list(row) for row in each[0][n]] for each in plain]
+    e_real = residues(ring, [e for _, _, e in of_prime], M, d)
+    columns_real = means.noise_columns(ring, e_real, shared.alpha, shared.H)
+    assert columns_real.tolist() == [[list(row) for row in each[1]] for each in plain]
+    total_real = residues(ring, [each[2] for each in plain], M, d + checks + 2)
+    R, empty = means.divide(ring, total_real, e_real, columns_real)
+    assert R.tolist() == [[list(row) for row in each[3][0]] for each in plain]
+    assert all(empty.tolist() == each[3][1] for each in plain)
+    assert means.right(ring, R, empty, shared, members).all()
+    claims = [list(empty), [rng.random() < 0.5 for _ in range(M)]]
+    for claimed in claims:
+        sent = residues(ring, [each[4] for each in plain], M, d + checks)
+        judged = means.right(ring, sent, np.array(claimed, np.bool_), shared, members)
+        expected = [
+            all(
+                oracle.right(each[4][i], bool(claimed[i]), i, members, s, p)
+                for each, s, p in zip(plain, secrets, ring.primes, strict=True)
+            )
+            for i in range(M)
+        ]
+        assert judged.tolist() == expected
+
+
+@given(members=st.sets(st.integers(0, 40), min_size=2, max_size=14), degree=st.integers(1, 14))
+def test_neighbours_are_the_edges_of_the_oracles_graph(members: set[int], degree: int) -> None:
+    order = sorted(members)
+    pairs = {frozenset((n, v)) for n in order for v in masks.neighbours(order, degree, n)}
+    assert pairs == oracle.edges(order, degree)
+    assert all(len(pair) == 2 for pair in pairs)
+
+
+# -------------------------------------------------------------------------------------------------------- oblivious PRF
+
+
+def plain_prf(x: bytes, k: int) -> bytes:
+    """RFC 9497, section 3.3.1 with expand_message_xmd of RFC 9380, written again."""
+    suite = b"OPRFV1-\x00-ristretto255-SHA512"
+    dst = b"HashToGroup-" + suite + bytes([len(b"HashToGroup-" + suite)])
+    b_0 = hashlib.sha512(bytes(128) + x + (64).to_bytes(2, "big") + b"\0" + dst).digest()
+    b_1 = hashlib.sha512(b_0 + b"\1" + dst).digest()
+    element = multiply(from_uniform(np.frombuffer(b_1, np.uint8)[None]), scalar_rows([k])).tobytes()
+    return hashlib.sha512(len(x).to_bytes(2, "big") + x + b"\0\x20" + element + b"Finalize").digest()
+
+
+@few
+@given(seed=seeds, N=st.integers(2, 6), data=st.data())
+def test_every_clients_prf_is_under_the_sum_of_the_dealers_constants(seed: int, N: int, data: st.DataObject) -> None:
+    rng, T = seeded(seed), data.draw(st.integers(1, N - 1))
+    tables = some_tables(rng, N, 1, 5, "float32")
+    parties = started(rng, tables, 1, T)
+    k = key_of(parties)
+    for n, table in enumerate(tables):
+        prf = part_of(parties, n).naming.names.prf
+        assert set(prf) == set(table)
+        for name, F in prf.items():
+            assert F == oracle.F(name, k) == plain_prf(name_bytes(name), k)
+
+
+@given(seed=seeds, N=st.integers(2, 6), data=st.data())
+def test_shares_are_the_oracles_and_any_of_them_make_the_key(seed: int, N: int, data: st.DataObject) -> None:
+    T = data.draw(st.integers(1, N - 1))
+    rng = seeded(seed)
+    dealt = [oracle.uniform(rng.randrange, ORDER, T + 1) for _ in range(N)]
+    k = {j: sum(int.from_bytes(oprf.share_for(each, j), "little") for each in dealt) % ORDER for j in range(N)}
+    assert all(oracle.share(dealt, j) == k[j] for j in range(N))
+    holders = rng.sample(range(N), T + 1)
+    joined = sum(oprf.holder_weight(holders, j) * k[j] for j in holders) % ORDER
+    assert joined == oracle.share(dealt, -1) == sum(each[0] for each in dealt) % ORDER
+
+
+# ----------------------------------------------------------------------------------------------------- the whole oracle
+
+
+@few
+@given(seed=seeds, N=st.sampled_from((2, 3, 5, 13)), d=st.integers(1, 3), q=st.integers(1, 9), data=st.data())
+def test_the_oracle_gives_the_mean_of_all_owners(seed: int, N: int, d: int, q: int, data: st.DataObject) -> None:
+    rng, T = seeded(seed), data.draw(st.integers(1, N - 1))
+    tables = some_tables(rng, N, d, 5, "float64")
+    params = Params(clients=N, dim=d, collusion=T, max_entities=5, max_union=7, precision=30 if N == 13 else 24)
+    numbers = numbers_of(params, T + 1)
+    assert (numbers.ring.size > 1) == (N == 13)
+    given_back = oracle.aggregate([as_lists(table) for table in tables], T, q, numbers, rng.randrange)
+    for table, found in zip(tables, given_back, strict=True):
+        assert found.keys() == table.keys()
+        for name, row in found.items():
+            mean = np.mean([other[name] for other in tables if name in other], axis=0)
+            assert np.abs(np.array([float(x) for x in row]) - mean).max() < params.resolution
+
+
+def as_lists(table: Table) -> Mapping[Name, list[float]]:
+    return {name: [float(x) for x in row] for name, row in table.items()}
+
+
+def test_the_oracle_gives_nothing_where_noise_and_check_differ() -> None:
+    rng = fresh()
+    numbers = numbers_of(Params(clients=2, dim=1, collusion=1, max_entities=1, max_union=1), 2)
+    column = oracle.noise_column
+
+    def wrong(e: oracle.Rows, H: oracle.Rows, s: oracle.Secrets, p: int) -> list[oracle.Vector]:
+        return column([tuple(x + 1 for x in row) for row in e], H, s, p)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle, "noise_column", wrong)
+        with pytest.raises(FederationError, match="no result"):
+            oracle.aggregate([{"a": [1.0]}, {"a": [2.0]}], 1, 1, numbers, rng.randrange)

@@ -243,11 +243,12 @@ class Ring:
 
     def join(self, x: Residues, scale: float, less: int = 0) -> NDArray[np.float64]:
         """The integers that have these residues, less a number, centred around 0, times `scale`, as floats."""
-        if self.dtype != np.uint32:
-            raise ValueError("joining is for primes below 2^32")
         if self.size > 16:
             raise ValueError(f"at most 16 primes can be joined, got {self.size}")
         out = np.empty(x.shape[1:], np.float64)
+        if self.dtype == np.uint64:
+            lib.join61(less % M61, _pointer(x), ffi.from_buffer("double[]", out), out.size, scale)
+            return out
         self._kernel("join")(
             self._inverses, _pointer(self.constant([less])), *self._apart(x), ffi.from_buffer("double[]", out),
             out.size, scale,

@@ -753,6 +753,16 @@ void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, cons
         }
 }
 
+FAST static void join_one(uint64_t less, const uint64_t *x, double *out, size_t n, double scale) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t rest = x[i] >= less ? x[i] - less : x[i] + (P61 - less);
+        const int64_t centred = (int64_t)rest - (rest > P61 / 2 ? (int64_t)P61 : 0);
+        out[i] = (double)centred * scale;
+    }
+}
+
+void join61(uint64_t less, const uint64_t *x, double *out, size_t n, double scale) { join_one(less, x, out, n, scale); }
+
 FAST int valid61(const uint64_t *x, size_t n) {
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i++) bad |= x[i] >= P61;

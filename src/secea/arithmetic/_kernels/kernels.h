@@ -40,6 +40,9 @@ void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, cons
 void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, const uint32_t *less, const uint32_t *x,
             size_t x_step, double *out, size_t n, double scale);
 
+/* The same for 2^61 - 1: less is below it. */
+void join61(uint64_t less, const uint64_t *x, double *out, size_t n, double scale);
+
 /* How nonzero numbers were rounded: the most significant bits that one of them has below its leading one, and the exponent of
  * the lowest bit that is set in any of them (INT_MAX if all are zero). */
 void significance(const double *x, size_t n, int *used, int *step);

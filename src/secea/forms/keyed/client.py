@@ -66,6 +66,8 @@ class Union:
     """Which of its names each of these is."""
     keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8), repr=False)
     """Of the rows of own entities, in the order of their slots."""
+    entities: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
+    """A hash of their names, for the fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class Round:
     """Encoded rows, in the order of the slots."""
     noise_seed: bytes = field(default=b"", repr=False)
     means: NDArray[np.float64] | None = field(default=None, repr=False)
-    """As they come, in the order of the slots; NaN where there is none."""
+    """As they come, in the order of the slots."""
+    found: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
+    """Which of them there are."""
 
 
 class KeyedClient:
@@ -101,11 +105,12 @@ class KeyedClient:
         self.naming = Naming(form, params, session, number, names, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
-        self.result: tuple[tuple[Name, ...], NDArray[np.float64]] | None = None
-        """The means of the last round, with their names; NaN where there is none."""
+        self.result: tuple[NDArray[np.float64], NDArray[np.bool_]] | None = None
+        """The means of the last round in the order of the names, and which of them there are."""
         self.released: tuple[int, tuple[int, ...]] = (0, ())
         """The last training round of which a byte was uploaded, and who took part."""
         self._grid: tuple[int, float] | None = None
+        self._places: tuple[tuple[Name, ...], NDArray[np.int64]] = (), np.zeros(0, np.int64)
 
     @property
     def _fill_keys(self) -> int:
@@ -146,13 +151,13 @@ class KeyedClient:
         """The entities that got no mean in the last round: only this client knows."""
         if self.result is None:
             return ()
-        names, found = self.result
-        return tuple(name for name, row in zip(names, found, strict=True) if np.isnan(row).any())
+        return tuple(name for name, there in zip(self.names, self.result[1], strict=True) if not there)
 
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
         given, due = as_table(table, self.params.dim), self.next_names
-        if set(given.names) != set(due):
+        known = not self.renamed and given.names == self._places[0]
+        if not known and set(given.names) != set(due):
             unlike = min(set(given.names) ^ set(due), key=repr)
             where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
             raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
@@ -170,34 +175,37 @@ class KeyedClient:
         if round < uploaded or (round == uploaded and members != at.members):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(members)} clients")
         given = self.checked(table)
-        place = {name: i for i, name in enumerate(given.names)}
-        rows = np.array([place[self.names[i]] for i in self.union.order], np.int64)
-        values = self._encoded(given.matrix[rows], given, [given.names[i] for i in rows])
-        self.round, self.result = Round(round, values), None
+        rows = self._where(given)[self.union.order]
+        self.round, self.result = Round(round, self._encoded(given, rows)), None
 
-    def _encoded(self, matrix: Floats, given: Table, names: Sequence[Name]) -> NDArray[np.int64]:
+    def _where(self, table: Table) -> NDArray[np.int64]:
+        """The row of each own name in a table; tables of one client mostly have one order."""
+        if table.names != self._places[0] or len(self._places[1]) != len(self.names):
+            place = {name: i for i, name in enumerate(table.names)}
+            self._places = tuple(table.names), np.array([place[name] for name in self.names], np.int64)
+        return self._places[1]
+
+    def _encoded(self, given: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Fixed point, with what is below the inputs' grid filled. The grid may only grow coarser in a session."""
-        n = self.numbers
-        used, step = grid.grid_of(np.ascontiguousarray(given.matrix, np.float64), given.dtype)
+        assert self.union is not None
+        n, exact = self.numbers, np.ascontiguousarray(given.matrix, np.float64)
+        used, step = grid.grid_of(exact, given.dtype)
         if self._grid is not None:
             used, step = min(used, self._grid[0]), max(step, self._grid[1])
         self._grid = used, step
         coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
         finest = min(math.ceil(math.log2(step)), coarsest) if step else _NO_GRID
-        entities = grid.entities(names, self._fill[-1])
-        exact = np.ascontiguousarray(matrix, np.float64)
-        return streams.encode(exact, entities, self._fill[:-1], n.f, n.s, n.w, used, finest, coarsest)
+        keys = self._fill[:-1]
+        return streams.encode(exact[rows], self.union.entities, keys, n.f, n.s, n.w, used, finest, coarsest)
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table; own rows where there is none."""
         if self.result is None:
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
-        names, found = self.result
-        place = {name: i for i, name in enumerate(names)}
-        rows = found[np.array([place[name] for name in table.names], np.int64)]
-        none = np.asarray(np.isnan(rows).any(axis=1))
-        result = fixedpoint.clip(np.where(none[:, None], 0.0, rows).astype(table.dtype), self.params.max_abs)
-        result[none] = table.matrix[none]
+        found, there = self.result
+        where = self._where(table)
+        result = np.array(table.matrix)
+        result[where[there]] = fixedpoint.clip(found[there].astype(table.dtype), self.params.max_abs)
         return result
 
     # -------------------------------------------------------------------------------------------------- announcements
@@ -230,8 +238,9 @@ class KeyedClient:
             assert self.union is not None
             noisy = self.number in self.form.noise_clients(self.params, at)
             seed = self._entropy(SEED_BYTES) if noisy else b""
-            found = np.full((self.union.slots.size, self.params.dim), np.nan)
-            self.round = replace(self.round, noise_seed=seed, means=found)
+            own = self.union.slots.size
+            rows, found = np.empty((own, self.params.dim)), np.zeros(own, np.bool_)
+            self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
             self.released = self.round.number, at.members
 
     # ------------------------------------------------------------------------------------------------------ union
@@ -296,6 +305,7 @@ class KeyedClient:
         self.union = replace(
             self.union, L=L, tags=tags, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
             keys=np.frombuffer(keys, np.uint8).reshape(-1, 32),
+            entities=grid.entities([self.names[i] for i in order], self._fill[-1]),
         )  # fmt: skip
         return replace(at, size=int(tags.size))
 
@@ -379,18 +389,18 @@ class KeyedClient:
         x = np.ascontiguousarray(rows[:, slots, : params.dim])
         ring.subtract_into(x, rows_under_keys(ring, self.union.keys[own], at.round, params.dim))
         found = n.read(x, len(noisy))
-        with np.errstate(invalid="ignore"):
-            outside = (np.abs(found) > params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution).any(axis=1)
-        found[outside | empty[slots]] = np.nan  # only an owner can notice: nobody is told
+        most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
+        inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
         self.round.means[own] = found
+        self.round.found[own] = inside & ~empty[slots]  # only an owner can notice what is not: nobody is told
 
     def _read(self, at: Agreement) -> Agreement:
         """All chunks were checked: the means count."""
         assert self.round is not None
         assert self.union is not None
-        found = np.full((len(self.names), self.params.dim), np.nan)
-        found[self.union.order] = self.round.means
-        self.result, self.round = (self.names, found), None
+        found, there = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
+        found[self.union.order], there[self.union.order] = self.round.means, self.round.found
+        self.result, self.round = (found, there), None
         return replace(at, context=self.union.context)
 
     # ------------------------------------------------------------------------------------------------------ phases

@@ -78,14 +78,7 @@ class Numbers:
 
     def read(self, x: Residues, noisy: int) -> NDArray[np.float64]:
         """C*S/c plus the noise of so many noise clients, as means."""
-        middle, scale = self.reach(noisy) // 2, 1.0 / self.C
-        if self.ring == RING61:
-            (p,) = self.ring.primes
-            values = ((x[0] + np.uint64(p - middle % p)) % np.uint64(p)).astype(np.int64)
-            values[values > p // 2] -= p
-            means: NDArray[np.float64] = np.ldexp(values.astype(np.float64) * scale, -self.f)
-            return means
-        return self.ring.join(x, math.ldexp(scale, -self.f), middle)
+        return self.ring.join(x, math.ldexp(1.0 / self.C, -self.f), self.reach(noisy) // 2)
 
 
 def _digits(n: int) -> tuple[int, ...]:
