@@ -214,7 +214,7 @@ class Expected:
         """What client v encodes, slot by slot."""
         n, table = self.n, self.table(v)
         identity = self.parties.identities[v].secret
-        keys = [expand(identity, "fill of the keyed form", b"%d" % b) for b in range(n.s // 4 + 2)]
+        keys = [expand(identity, "fill of the keyed form", b"%d" % b) for b in range(-(-n.s // 4) + 2)]
         given = as_table(table, self.d)
         used, step = grid.grid_of(np.ascontiguousarray(given.matrix, np.float64), given.dtype)
         coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
@@ -225,8 +225,11 @@ class Expected:
             coded = []
             for j, x in enumerate(map(float, row)):
                 data = ((entity + j) % 2**64).to_bytes(8, "little") + np.float64(x + 0.0).tobytes()
-                fields = words(b"".join(encryptor(key)(data) for key in keys[:-1]))
-                coded.append(oracle.encode(x, fields, oracle.grid(x, used, finest, coarsest), n))
+                fields = words(b"".join(encryptor(key)(data) for key in keys[:-2]))[: n.s]
+                step_of = oracle.grid(x, used, finest, coarsest)
+                of_grid = (entity + j + (step_of + 4096 << 48)) % 2**64  # each grid is another draw
+                fields += words(encryptor(keys[-2])(of_grid.to_bytes(8, "little") + data[8:]))[:2]
+                coded.append(oracle.encode(x, fields, step_of, n))
             found[self.slot[name]] = tuple(coded)
         return found
 
@@ -270,14 +273,13 @@ class Expected:
         return oracle.mask(rows, v, self.masks(v, chunk, b), p)
 
 
-def check_round(parties: Parties, tables: Sequence[Table | None], record: Record) -> int:
-    """Uploads, sums and broadcast to the bit, and the means; returns how many slots were empty."""
+def check_round(parties: Parties, tables: Sequence[Table | None], record: Record) -> None:
+    """Uploads, sums and broadcast to the bit, and the means but for the rounding of floats."""
     due = Expected(parties, tables, record)
-    n, ring, d = due.n, due.n.ring, due.d
+    n, ring = due.n, due.n.ring
     primes = list(enumerate(ring.primes))
     assert len(record.broadcast) == len(record.sums) == len(due.spans)
     R: list[list[oracle.Vector]] = [[] for _ in primes]
-    empties = 0
     for v in due.members:
         mine = part_of(parties, v).union
         assert mine is not None
@@ -305,11 +307,13 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
             tail = packed(ring, columns[v]) + record.rounds[v].noise_seed if v in due.noisy else b""
             assert record.uploads[v][chunk] == packed(ring, uploads[v]) + tail
         assert broadcast == packed(ring, sent) + bytes(marks)
-        empties += sum(marks)
     for v in due.members:
-        names, found = part_of(parties, v).result or ((), np.zeros((0, d)))
-        assert set(names) == set(due.table(v))
-        for name, row in zip(names, found, strict=True):
+        part = part_of(parties, v)
+        assert part.result is not None
+        found, there = part.result
+        assert set(part.names) == set(due.table(v))
+        assert there.all()
+        for name, row in zip(part.names, found, strict=True):
             G = [due.G(name, b) for b, _ in primes]
             for j, x in enumerate(row.tolist()):
                 at = due.slot[name]
@@ -317,7 +321,6 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
                     tuple(R[b][at][j] for b, _ in primes), tuple(G[b][j] for b, _ in primes), len(due.noisy), n
                 )
                 assert abs(Fraction(x) - exact) <= abs(exact) * Fraction(1, 2**50)
-    return empties
 
 
 # ---------------------------------------------------------------------------------------------------------- federations

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from secea.arithmetic import streams
 from secea.arithmetic.field import Residues, Ring, insecure_ring
 from secea.steps import masks, means
 
 Numbers = NDArray[np.int64]
 Law = Counter[bytes]
+Rows = Mapping[int, tuple[int, ...]]
 
 SCALE = 2
 """In the place of C: not 0 modulo 3, 5 and 7."""
@@ -33,7 +35,7 @@ SCALE = 2
 class World:
     """Who owns which slot, with which numbers; and the faults of a mutant."""
 
-    rows: tuple[Mapping[int, tuple[int, ...]], ...]
+    rows: tuple[Rows, ...]
     """For each client: slot to numbers."""
     slots: int
     p: int = 5
@@ -133,8 +135,8 @@ def play(world: World, draw: Draw, monkeypatch: pytest.MonkeyPatch) -> Round:
 
     keys: dict[bytes, Residues] = {}
 
-    def add(ring: Ring, acc: Residues, streams: Sequence[bytes], signs: Sequence[int], lane: int) -> None:
-        for key, sign in zip(streams, signs, strict=True):
+    def add(ring: Ring, acc: Residues, names: Sequence[bytes], signs: Sequence[int], lane: int) -> None:
+        for key, sign in zip(names, signs, strict=True):
             (ring.add_into if sign > 0 else ring.subtract_into)(acc, keys[key])
 
     total, uploads = ring.zeros(copies * slots, dim + 3), {}
@@ -149,7 +151,7 @@ def play(world: World, draw: Draw, monkeypatch: pytest.MonkeyPatch) -> Round:
             mask = np.stack([draw.of("mask", *edge, c) for c in range(dim + 3)], axis=-1)
             keys[bytes(edge)] = residues(ring, mask)
         with monkeypatch.context() as patch:
-            patch.setattr(masks.streams, "add_streams", add)
+            patch.setattr(streams, "add_streams", add)
             masks.add_masks(ring, rows, n, {v: bytes((min(n, v), max(n, v))) for v in near}, 0)
         ring.add_into(total, rows)
         uploads[n] = rows[0].astype(np.int64).reshape(copies, slots, -1)
@@ -294,13 +296,14 @@ def law_of(
     return Mixture(world.p, np.concatenate(spans), np.concatenate(points))
 
 
-# ------------------------------------------------------------------------------------------------------ what is admitted
+# --------------------------------------------------------------------------------------------------- what is admitted
 
 
 def admitted(world: World, clients: Sequence[int], *, server: bool) -> tuple[object, ...]:
     """What sections 7 and 8 let a coalition know of the honest clients' rows."""
     honest = [n for n in range(world.N) if n not in clients]
-    everyone, known = range(world.N), []
+    everyone = range(world.N)
+    known: list[object] = []
     for slot in range(world.slots):
         owned = any(slot in world.rows[n] for n in clients)
         if server and clients:
@@ -396,11 +399,14 @@ def test_the_server_alone_learns_nothing_of_alpha_and_with_bare_noise_columns_it
 
 
 # Pairs of worlds that a coalition must not tell apart, and the fault that lets it.
-ONE, TWO = {0: (1,)}, {0: (2,)}
+ONE: Rows = {0: (1,)}
+TWO: Rows = {0: (2,)}
+THREE: Rows = {0: (3,)}
+NONE: Rows = {}
 MUTANTS = [
     pytest.param("no G", (), (ONE, ONE), (TWO, ONE), id="rows without their key"),
-    pytest.param("no G", (2,), (ONE, ONE, {}), (TWO, ONE, {}), id="rows without their key, and a client"),
-    pytest.param("no rho", (), (ONE, ONE), (ONE, {}), id="counts without blinding"),
+    pytest.param("no G", (2,), (ONE, ONE, NONE), (TWO, ONE, NONE), id="rows without their key, and a client"),
+    pytest.param("no rho", (), (ONE, ONE), (ONE, NONE), id="counts without blinding"),
 ]
 
 
@@ -408,11 +414,11 @@ MUTANTS = [
 def test_without_its_blinding_a_round_tells_more(
     fault: str,
     inside: tuple[int, ...],
-    rows: tuple[dict[int, tuple[int, ...]], ...],
-    others: tuple[dict[int, tuple[int, ...]], ...],
+    rows: tuple[Rows, ...],
+    others: tuple[Rows, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def law(own: tuple[dict[int, tuple[int, ...]], ...], *faults: str) -> Mixture:
+    def law(own: tuple[Rows, ...], *faults: str) -> Mixture:
         return law_of(World(own, 1, faults=frozenset(faults)), inside, monkeypatch)
 
     assert law(rows).law == law(others).law
@@ -426,7 +432,7 @@ def test_one_edge_without_masks_tells_a_coalition_who_owns_a_slot(
     inside = next(n for n in range(3) if n not in edge)
 
     def law(owner: int, *unmasked: tuple[int, int]) -> Mixture:
-        rows = tuple(ONE if n == owner else {} for n in range(3))
+        rows = tuple(ONE if n == owner else NONE for n in range(3))
         return law_of(World(rows, 1, unmasked=frozenset(unmasked)), (inside,), monkeypatch)
 
     one, two = edge
@@ -439,11 +445,10 @@ def test_an_owner_sees_the_mean_under_honest_noise_and_without_it_the_mean_alone
 ) -> None:
     """With all noise known, two clients see S/c: worlds of equal means look the same, others do not."""
 
-    def law(*rows: dict[int, tuple[int, ...]], noisy: tuple[int, ...]) -> Mixture:
+    def law(*rows: Rows, noisy: tuple[int, ...]) -> Mixture:
         return law_of(World(rows, 1, noisy=noisy), (0,), monkeypatch, server=False)
 
-    equal, other = ({0: (2,)}, {0: (2,)}, {0: (2,)}), ({0: (2,)}, {0: (3,)}, {})
-    same_mean = {0: (2,)}, {0: (2,)}, {}
+    equal, other, same_mean = (TWO, TWO, TWO), (TWO, THREE, NONE), (TWO, TWO, NONE)
     assert law(*equal, noisy=(0, 1)).law == law(*other, noisy=(0, 1)).law
     assert law(*equal, noisy=(0,)).law == law(*same_mean, noisy=(0,)).law
     assert differ(law(*equal, noisy=(0,)), law(*other, noisy=(0,)))

@@ -208,7 +208,7 @@ def test_a_hello_has_one_length(cut: int, more: bytes) -> None:
 def test_a_hello_has_one_header(field: str) -> None:
     net = Net()
     header = hello_header(1, net.links[1].hello.incarnation)
-    value: object = b"x" * 16 if field == "salt" else getattr(header, field) + 1
+    value: Any = b"x" * 16 if field == "salt" else getattr(header, field) + 1
     message = replace(header, **{field: value}).pack() + net.links[1].hello.to_bytes()
     not_greeted(net.fresh(0), message, FaultyPeerOrRelay, 1, SERVER, match="another header")
 
@@ -460,7 +460,7 @@ def test_a_key_is_for_one_label(change: str) -> None:
     net = Net()
     label = net.links[SERVER].label(Kind.WORD, NUMBERS, CONTEXT)
     net.links[0].expect(broadcast_name(label), bytes(KEY_BYTES))
-    values: dict[str, object] = {"salt": b"x" * 16, "context": NO_CONTEXT, "kind": Kind.BEGIN}
+    values: dict[str, Any] = {"salt": b"x" * 16, "context": NO_CONTEXT, "kind": Kind.BEGIN}
     other = replace(label, **{change: values.get(change) or getattr(label, change) + 1})
     message = Link.broadcaster(other, other.chunks, bytes(KEY_BYTES)).seal(0, b"word")
     refused(net.links[0], message, FaultyPeer, SERVER, match="a broadcast whose key did not come")

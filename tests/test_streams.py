@@ -86,10 +86,11 @@ def filled(
 ) -> int:  # fmt: skip
     value = 0.0 if x == 0 else x
     data = ((entity + column) % 2**64).to_bytes(8, "little") + np.float64(value).tobytes()
-    output = b"".join(encryptor(key)(data) for key in fill_keys)
+    output = b"".join(encryptor(key)(data) for key in fill_keys[:-1])
     fields = [int.from_bytes(output[at : at + 4], "little") for at in range(0, len(output), 4)]
-    z = fields[s] | fields[s + 1] << 32
     g = finest if x == 0 else min(max(math.frexp(x)[1] - 1 - used, finest), coarsest)
+    of_grid = (entity + column + (g + 4096 << 48)) % 2**64  # each grid is another draw
+    z = int.from_bytes(encryptor(fill_keys[-1])(of_grid.to_bytes(8, "little") + data[8:])[:8], "little")
     width = 1 << g + f if g + f >= 0 else 0
     grid = (z * width >> 64) - width // 2 if width > w else 0
     scaled = round(Fraction(x) * (1 << f))
@@ -340,7 +341,7 @@ def fills(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
 
 
 def key_count(s: int) -> int:
-    return -(-(s + 2) // 4)
+    return -(-s // 4) + 1
 
 
 SPECIAL = (0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, -(2.0**-1022), 1.0, -1.0, 0.5, 1.5, 2.5)
@@ -373,7 +374,7 @@ def test_a_fill_is_that_of_python_integers(level: int, data: st.DataObject) -> N
 
 @each_level
 @law
-@given(key=st.lists(keys, min_size=2, max_size=2), seed=st.integers(0, 2**32))
+@given(key=st.lists(keys, min_size=3, max_size=3), seed=st.integers(0, 2**32))
 def test_a_fill_depends_on_entity_column_and_value_alone(level: int, key: list[bytes], seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix, entities = rng.normal(size=(40, 33)), rng.integers(0, 2**64, 40, np.uint64)
@@ -397,13 +398,26 @@ def test_a_wider_fill_scales_the_numbers_and_does_not_redraw_them(level: int, ke
     rng = np.random.default_rng(seed)
     zeros, entities = np.zeros((20, 9)), rng.integers(0, 2**64, 20, np.uint64)
     with streams.use(level):
-        one = streams.encode(zeros, entities, [key], 0, 1, w, 0, -1, -1) + (w - 1) // 2
-        two = streams.encode(zeros, entities, [key], 0, 1, 2 * w, 0, -1, -1) + (2 * w - 1) // 2
+        one = streams.encode(zeros, entities, [key, key], 0, 1, w, 0, -1, -1) + (w - 1) // 2
+        two = streams.encode(zeros, entities, [key, key], 0, 1, 2 * w, 0, -1, -1) + (2 * w - 1) // 2
         finer, coarser = (streams.encode(zeros, entities, [key], f, 0, 1, 0, 0, 0) + 2 ** (f - 1) for f in (57, 58))
     assert np.array_equal(two >> 1, one)
     assert np.array_equal(coarser >> 1, finer)
     assert finer.min() >= 0
     assert finer.max() < 2**57
+
+
+@each_level
+@law
+@given(key=keys, seed=st.integers(0, 2**32))
+def test_another_grid_is_another_draw(level: int, key: bytes, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    zeros, entities = np.zeros((40, 9)), rng.integers(0, 2**64, 40, np.uint64)
+    with streams.use(level):
+        fills = [streams.encode(zeros, entities, [key], 50, 0, 1, 0, g, g) / 2.0 ** (50 + g) for g in (-8, -7, 0)]
+    for i, one in enumerate(fills):
+        for other in fills[i + 1 :]:
+            assert abs(np.corrcoef(one.reshape(-1), other.reshape(-1))[0, 1]) < 0.4
 
 
 @each_level
@@ -433,7 +447,7 @@ def test_numbers_that_are_too_large_are_refused_wherever_they_are(level: int, x:
     matrix = np.zeros((2, 150))
     matrix.reshape(-1)[at] = x
     with streams.use(level), pytest.raises(ValueError, match="not below 2\\^61 after scaling"):
-        streams.encode(matrix, ENTITIES, [bytes(32)] * 2, *FILL)
+        streams.encode(matrix, ENTITIES, [bytes(32)] * 3, *FILL)
 
 
 @each_level
@@ -462,13 +476,13 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
         lambda: streams.weighted_sums(ring, ring.zeros(4, 6)[:, :, ::2], ring.zeros(3)),
         lambda: streams.weighted_sums(ring, ring.zeros(3), ring.zeros(3)),
         lambda: streams.scale_rows(ring, ring.zeros(4, 3), ring.zeros(3)),
-        lambda: streams.encode(matrix, ENTITIES[:1], [good] * 2, *FILL),
+        lambda: streams.encode(matrix, ENTITIES[:1], [good] * 3, *FILL),
         lambda: streams.encode(matrix, ENTITIES, [good], *FILL),
-        lambda: streams.encode(matrix, ENTITIES, [good, secret], *FILL),
-        lambda: streams.encode(matrix.astype(np.float32), ENTITIES, [good] * 2, *FILL),
-        lambda: streams.encode(matrix, ENTITIES, [good] * 2, 40, 6, 0, 23, -40, 0),
-        lambda: streams.encode(matrix, ENTITIES, [good] * 2, 40, 6, 2**11, 23, 1, 0),
-        lambda: streams.encode(matrix, ENTITIES, [good] * 2, 40, 6, 2**11, 23, 0, 19),
+        lambda: streams.encode(matrix, ENTITIES, [good, good, secret], *FILL),
+        lambda: streams.encode(matrix.astype(np.float32), ENTITIES, [good] * 3, *FILL),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 0, 23, -40, 0),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 2**11, 23, 1, 0),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 2**11, 23, 0, 19),
         lambda: Noise(1, (2**16,), 3),
         lambda: Noise(1, (0,), 3),
         lambda: Noise(1, (2,), 2**62),

@@ -116,6 +116,11 @@ class Noise:
         return self.largest < 2**63
 
 
+def fill_keys(s: int) -> int:
+    """The keys of a fill of s narrow numbers: one for four of them, and one for the grid's."""
+    return -(-s // 4) + 1
+
+
 def check_fill(
     matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
     f: int, s: int, w: int, used: int, finest: int, coarsest: int,
@@ -126,8 +131,8 @@ def check_fill(
     if entities.shape != matrix.shape[:1] or entities.dtype != np.uint64:
         raise ValueError(f"{matrix.shape[0]} entities of uint64 are needed, got {entities.shape} of {entities.dtype}")
     check_keys(keys)
-    if s < 0 or len(keys) != -(-(s + 2) // 4) or len(keys) > MOST_KEYS:
-        raise ValueError(f"a fill of {s} numbers needs {-(-(s + 2) // 4)} keys, at most {MOST_KEYS}, got {len(keys)}")
+    if s < 0 or len(keys) != fill_keys(s) or len(keys) > MOST_KEYS:
+        raise ValueError(f"a fill of {s} numbers needs {fill_keys(s)} keys, at most {MOST_KEYS}, got {len(keys)}")
     if not 0 < w < 2**32 or not 0 <= f <= 1000 or not 0 <= used <= 1100:
         raise ValueError(f"w is 1..2^32-1, f is 0..1000 and used 0..1100, got {w}, {f} and {used}")
     if not finest <= coarsest <= 58 - f:
@@ -267,13 +272,24 @@ def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
 # -------------------------------------------------------------------------------------------------------------- fill
 
 
+GRID_OFFSET: Final = 4096
+"""Makes the exponent of a grid positive."""
+
+
+def _fields(key: bytes, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Four fields of 32 bits for each block."""
+    encrypted = np.frombuffer(_encrypted(key, blocks.tobytes()), "<u4")
+    return encrypted.reshape(*blocks.shape[:-1], 4).astype(np.uint64)
+
+
 def encode(
     matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
     f: int, s: int, w: int, used: int, finest: int, coarsest: int,
 ) -> NDArray[np.int64]:  # fmt: skip
     """x * 2^f, rounded, and a fill that is a keyed function of entity, column and value.
 
-    It is the sum of s numbers below w, centred, and of one as wide as the grid of x where that is above w.
+    It is the sum of s numbers below w, centred, and of one as wide as the grid of x where that is above w. The latter is
+    another draw for another grid: scaled, the fills of two grids would cancel.
     """
     check_fill(matrix, entities, keys, f, s, w, used, finest, coarsest)
     with np.errstate(over="ignore"):
@@ -283,12 +299,15 @@ def encode(
     blocks = np.empty((*matrix.shape, 2), "<u8")
     blocks[:, :, 0] = entities[:, None] + np.arange(matrix.shape[1], dtype=np.uint64)
     blocks[:, :, 1] = (matrix + 0.0).view(np.uint64)  # no minus zero
-    outputs = [np.frombuffer(_encrypted(key, blocks.tobytes()), "<u4").reshape(*matrix.shape, 4) for key in keys]
-    fields = np.concatenate(outputs, 2).astype(np.uint64)
-    narrow = (fields[:, :, :s] * np.uint64(w) >> np.uint64(32)).sum(2).astype(np.int64)
-    z = fields[:, :, s] | fields[:, :, s + 1] << np.uint64(32)
+    outputs = [_fields(key, blocks) for key in keys[:-1]]
+    fields = np.concatenate([np.zeros((*matrix.shape, 0), np.uint64), *outputs], 2)[:, :, :s]
+    narrow = (fields * np.uint64(w) >> np.uint64(32)).sum(2).astype(np.int64)
     grid = np.where(matrix == 0, finest, np.frexp(matrix)[1].astype(np.int64) - 1 - used)
-    below = np.clip(grid, finest, coarsest) + f
+    grid = np.clip(grid, finest, coarsest)
+    blocks[:, :, 0] += (grid + GRID_OFFSET).astype(np.uint64) << np.uint64(48)
+    drawn_from = _fields(keys[-1], blocks)
+    z = drawn_from[:, :, 0] | drawn_from[:, :, 1] << np.uint64(32)
+    below = grid + f
     filled = below >= w.bit_length()  # the width, 2^below, is above w
     below = np.where(filled, below, 1)
     drawn = (z >> (64 - below).astype(np.uint64)).astype(np.int64) - (np.int64(1) << (below - 1))

@@ -83,7 +83,10 @@ def grid(x: float, used: int, finest: int, coarsest: int) -> int:
 
 
 def encode(x: float, fields: Sequence[int], step: int, n: Numbers) -> int:
-    """K6: v = x * 2^f, rounded, and its fill: s numbers below w, and one below the grid's step if that is above w."""
+    """K6: v = x * 2^f, rounded, and its fill: s numbers below w, and one below the grid's step if that is above w.
+
+    `fields` are s words of 32 bits, and two more from the block of the grid's number.
+    """
     narrow = sum(field * n.w >> 32 for field in fields[: n.s]) - n.s * (n.w - 1) // 2
     width = 1 << max(0, step + n.f)
     wide = (fields[n.s] + (fields[n.s + 1] << 32)) * width >> 64

@@ -528,10 +528,6 @@ void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t 
 
 /* ------------------------------------------------------------------------------------------------------------- fill */
 
-typedef struct {
-    uint64_t narrow[BLOCKS], z[BLOCKS];
-} fill_tile;
-
 /* Four fields for each number, of which those with a factor are narrow numbers. */
 FAST static void add_narrow(uint64_t *narrow, const uint64_t *fields, const uint64_t factor[4], size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -541,19 +537,32 @@ FAST static void add_narrow(uint64_t *narrow, const uint64_t *fields, const uint
     }
 }
 
-FAST static int join_fill(const double *x, const fill_tile *fill, size_t n, double scale, int f, int64_t centre,
-                          int least, int used, int finest, int coarsest, int64_t *out) {
+/* The exponent of the grid of a number. */
+static inline int64_t grid_of(double x, int used, int finest, int coarsest) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const int64_t exact = (int64_t)(bits >> 52 & 0x7FF) - 1023 - used, floor = exact < finest ? finest : exact;
+    return floor > coarsest ? coarsest : floor;
+}
+
+/* Each grid is a draw of its own: its exponent goes into the block that is encrypted. */
+#define GRID_OFFSET 4096
+
+FAST static void mix_grids(uint64_t *blocks, const double *x, size_t n, int used, int finest, int coarsest) {
+    for (size_t i = 0; i < n; i++)
+        blocks[2 * i] += (uint64_t)(grid_of(x[i], used, finest, coarsest) + GRID_OFFSET) << 48;
+}
+
+FAST static int join_fill(const double *x, const uint64_t *narrow, const uint64_t *z, size_t n, double scale, int f,
+                          int64_t centre, int least, int used, int finest, int coarsest, int64_t *out) {
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        const int64_t exact = (int64_t)(bits >> 52 & 0x7FF) - 1023 - used, floor = exact < finest ? finest : exact;
-        const int64_t below = (floor > coarsest ? coarsest : floor) + f;
+        const int64_t below = grid_of(x[i], used, finest, coarsest) + f;
         const uint64_t some = below >= least ? UINT64_MAX : 0, by = (uint64_t)(below & 63);
-        const uint64_t drawn = fill->z[i] >> ((64 - by) & 63), half = (UINT64_C(1) << by) >> 1;
+        const uint64_t drawn = z[2 * i] >> ((64 - by) & 63), half = (UINT64_C(1) << by) >> 1;
         const double size = x[i] * scale;
         bad |= !(__builtin_fabs(size) < 0x1p61);
-        out[i] = (int64_t)__builtin_rint(size) + (int64_t)fill->narrow[i] - centre + (int64_t)((drawn - half) & some);
+        out[i] = (int64_t)__builtin_rint(size) + (int64_t)narrow[i] - centre + (int64_t)((drawn - half) & some);
     }
     return bad != 0;
 }
@@ -562,7 +571,7 @@ int encode_filled(int level, const double *x, const uint64_t *entities, size_t r
                   size_t blocks, int f, size_t s, uint32_t w, int used, int finest, int coarsest, int64_t *out) {
     schedule plans[16];
     tile in, fields;
-    fill_tile fill;
+    uint64_t narrow[BLOCKS];
     const double scale = __builtin_ldexp(1.0, f);
     const int64_t centre = (int64_t)(s * (uint64_t)(w - 1) / 2);
     const int least = 32 - __builtin_clz(w); /* 2^least is the first power of two above w */
@@ -579,18 +588,16 @@ int encode_filled(int level, const double *x, const uint64_t *entities, size_t r
             }
             if (column == dim) column = 0, row++;
         }
-        memset(fill.narrow, 0, n * sizeof *fill.narrow);
-        memset(fill.z, 0, n * sizeof *fill.z);
-        for (size_t k = 0; k < blocks; k++) {
+        memset(narrow, 0, n * sizeof *narrow);
+        for (size_t k = 0; k + 1 < blocks; k++) {
             uint64_t factor[4];
             encrypt(level, plans + k, in.byte, 0, 0, fields.byte, n);
             for (size_t j = 0; j < 4; j++) factor[j] = 4 * k + j < s ? w : 0;
-            if (4 * k < s) add_narrow(fill.narrow, fields.pair, factor, n);
-            for (size_t half = 0; half < 2; half++)
-                if ((s + half) / 4 == k)
-                    for (size_t i = 0; i < n; i++) fill.z[i] |= (uint64_t)fields.word[4 * i + (s + half) % 4] << 32 * half;
+            add_narrow(narrow, fields.pair, factor, n);
         }
-        bad |= join_fill(x + start, &fill, n, scale, f, centre, least, used, finest, coarsest, out + start);
+        mix_grids(in.pair, x + start, n, used, finest, coarsest);
+        encrypt(level, plans + blocks - 1, in.byte, 0, 0, fields.byte, n);
+        bad |= join_fill(x + start, narrow, fields.pair, n, scale, f, centre, least, used, finest, coarsest, out + start);
     }
     return !bad;
 }

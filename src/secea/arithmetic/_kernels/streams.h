@@ -37,8 +37,8 @@ void scale_rows32(const uint32_t *primes, size_t count, uint32_t *x, size_t x_st
                   const uint32_t *factors, size_t rows, size_t length);
 void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t rows, size_t length);
 
-/* out = rint(x * 2^f) and the fill below the grid of x, for rows of `dim` numbers. There are (s + 5) / 4 keys, at most 16. The
- * grid is 2^g, g the exponent of the leading bit of x less `used`, but within [finest, coarsest]; coarsest + f <= 58. Returns 0
+/* out = rint(x * 2^f) and the fill below the grid of x, for rows of `dim` numbers. There are (s + 3) / 4 keys for the s
+ * numbers, and one for the grid's; at most 16. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within [finest, coarsest]; coarsest + f <= 58. Returns 0
  * if a number is not below 2^61 after scaling, or is none; then out is of no use. */
 int encode_filled(int level, const double *x, const uint64_t *entities, size_t rows, size_t dim, const uint8_t *keys,
                   size_t blocks, int f, size_t s, uint32_t w, int used, int finest, int coarsest, int64_t *out);

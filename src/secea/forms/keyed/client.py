@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from secea.arithmetic import fixedpoint, grid, streams
 from secea.arithmetic.field import M61, RING61, Residues, Ring
 from secea.arithmetic.fixedpoint import Floats
+from secea.arithmetic.portable import fill_keys as fill_keys_of
 from secea.arithmetic.ristretto import Tick
 from secea.errors import (
     SERVER,
@@ -37,7 +38,7 @@ from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.params import Params
-from secea.party.phases import Agreement
+from secea.party.phases import UNKNOWN, Agreement
 from secea.steps import masks, means, union
 from secea.table import Name, Table, TableLike, as_table
 from secea.wire.keys import Identity, digest, expand, shared_secret
@@ -101,7 +102,8 @@ class KeyedClient:
         self.form, self.params, self.session, self.number = form, params, session, number
         self.numbers = form.numbers(params)
         self._entropy = entropy
-        self._fill = [expand(identity.secret, "fill of the keyed form", b"%d" % b) for b in range(self._fill_keys)]
+        fill_keys = fill_keys_of(self.numbers.s) + 1  # the last one hashes names
+        self._fill = [expand(identity.secret, "fill of the keyed form", b"%d" % b) for b in range(fill_keys)]
         self.naming = Naming(form, params, session, number, names, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
@@ -111,10 +113,6 @@ class KeyedClient:
         """The last training round of which a byte was uploaded, and who took part."""
         self._grid: tuple[int, float] | None = None
         self._places: tuple[tuple[Name, ...], NDArray[np.int64]] = (), np.zeros(0, np.int64)
-
-    @property
-    def _fill_keys(self) -> int:
-        return self.numbers.fill_blocks + 1  # the last one hashes names
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
@@ -225,6 +223,8 @@ class KeyedClient:
         if at.phase == form.round_phase:
             if self.union is None or self.round is None or self.round.means is not None:
                 raise ValueError("announces a round that we are not ready for")
+            if at.size == UNKNOWN or set(at.members) != {self.number, *self.union.pairs}:
+                raise ValueError("announces a round of another union than ours, or with other members than it has")
             if at.round > params.rounds:
                 raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")
 

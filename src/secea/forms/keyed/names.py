@@ -55,8 +55,7 @@ class Names:
     blinding: oprf.Blinding | None = field(default=None, repr=False)
     fresh: tuple[Name, ...] = field(default=(), repr=False)
     marks: Mapping[int, bytes] = field(default_factory=dict)
-    answered: Mapping[int, bytes] = field(default_factory=dict)
-    """As a holder: the hash of all lists that it answered in each epoch. There is never a second one."""
+    """The hash of each client's list in this epoch: what was confirmed once is the only one that is ever confirmed."""
     lists: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False)
 
 
@@ -111,8 +110,8 @@ class Naming:
             due = at.names == self.names.number + 1 and at.names <= 1 + form.max_updates
             if not due or len(at.members) <= params.T:
                 raise ValueError(f"announces epoch {at.names} of names with {len(at.members)} clients; it is not due")
-        elif at.names != self.names.number:
-            raise ValueError(f"announces a union of the names of epoch {at.names}; ours are {self.names.number}")
+        elif not at.names == self.names.number == self.names.asked:  # whose names changed must not show
+            raise ValueError(f"announces a union of the names of epoch {at.names}; ours are {self.names.asked}")
 
     def enter(self, at: Agreement) -> None:
         """Draw what a phase needs."""
@@ -171,7 +170,7 @@ class Naming:
         fresh = tuple(name for name in own if name not in self.names.prf)
         inputs = [oprf.input_of(name_bytes(name)) for name in fresh]
         blinding = oprf.blind(inputs, self.form.list_size(self.params, at.names), self._entropy(SEED_BYTES))
-        self.names = replace(self.names, asked=at.names, blinding=blinding, fresh=fresh, own=own, coming=None)
+        self.names = replace(self.names, asked=at.names, blinding=blinding, fresh=fresh, own=own, coming=None, marks={})
 
     @property
     def _points(self) -> NDArray[np.uint8]:
@@ -181,7 +180,10 @@ class Naming:
     def _got_marks(self, at: Agreement, got: Got) -> Agreement:
         marks = {v: got[Kind.MARK, v] for v in at.members if v != self.number}
         marks[self.number] = oprf.list_hash(self._points)
-        self.names = replace(self.names, marks=marks)
+        for v, mark in marks.items():  # two quorums have an honest client in common, and it confirms one list of each
+            if self.names.marks.get(v, mark) != mark:
+                raise FaultyPeer(v, f"sends another list of blinded names in epoch {at.names} than it sent before")
+        self.names = replace(self.names, marks={**self.names.marks, **marks})
         return at.bound(*(marks[v] for v in at.members))
 
     def _confirmation(self, at: Agreement) -> bytes:
@@ -201,8 +203,6 @@ class Naming:
             raise FaultyPeer(SERVER, f"has lists confirmed by {len(at.members)} clients; {need} are needed")
         if self.number not in self.form.holders(self.params, at):
             return at
-        if self.names.answered.get(at.names, ours) != ours:
-            raise FaultyPeer(SERVER, f"asks for other names in epoch {at.names} than those that we answered")
         layout = self.form.layout(Kind.LISTS, self.params, at, SERVER)
         every = np.frombuffer(got[Kind.LISTS, SERVER], np.uint8).reshape(layout.sections, layout.rows, 32)
         lists = {v: every[i] for i, v in enumerate(at.members)}
@@ -210,7 +210,7 @@ class Naming:
             if not hmac.compare_digest(oprf.list_hash(points), self.names.marks[v]):
                 raise FaultyPeer(SERVER, f"hands us another list than the one that {party(v)} signed")
         self._check_apart(lists)
-        self.names = replace(self.names, lists=lists, answered={**self.names.answered, at.names: ours})
+        self.names = replace(self.names, lists=lists)
         return at
 
     def _check_apart(self, lists: Mapping[int, NDArray[np.uint8]]) -> None:

@@ -22,7 +22,7 @@ from secea.errors import ParamsError
 from secea.params import Params
 
 FIELDS: Final = (6, 10, 14, 22, 30)
-"""Choices for s: with the grid's number, which takes two fields of 32 bits, they fill whole AES blocks."""
+"""Choices for s: with the wide number, which takes two words of 32 bits, the noise fills whole AES blocks."""
 MOST_WIDTH_BITS: Final = 24
 WIDE: Final = 1.7
 """All wide numbers together span so many resolutions: a mean moves by at most 0.85 of one."""
@@ -66,11 +66,6 @@ class Numbers:
     def checks(self) -> int:
         """Check columns: one modulo 2^61 - 1, two modulo primes of 30 bits."""
         return -(-CHECK_BITS // min(p.bit_length() for p in self.ring.primes))
-
-    @property
-    def fill_blocks(self) -> int:
-        """AES blocks for the fill of one number."""
-        return (self.s + 2) // 4
 
     def reach(self, noisy: int) -> int:
         """The largest noise of so many noise clients together."""
