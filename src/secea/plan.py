@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from secea.errors import ParamsError
-from secea.forms import NAMES as NEW_FORMS
-from secea.forms import form_of
+from secea.forms import form_of, is_new
 from secea.forms.costs import round_costs, setup_costs
 from secea.forms.form import Form
 from secea.params import Params
 from secea.retrieval import check_paper
-from secea.session import FORMS, Scheme, check_choice
+from secea.session import Scheme, check_choice
 from secea.sharing import SEED_LAYOUT
 from secea.wire.keys import HELLO_BYTES
 from secea.wire.messages import HEADER_BYTES, Kind, Layout, announcement_bytes
@@ -58,7 +57,7 @@ def plan(params: Params, *, entities: int, form: str | Form = "reciprocal", quer
     """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`."""
     if isinstance(entities, bool) or not isinstance(entities, int) or entities < 0:
         raise ParamsError(f"entities must be the size of the union, got {entities!r}")
-    if form not in FORMS and (not isinstance(form, str) or form in NEW_FORMS):
+    if is_new(form):
         return _plan_of(form_of(form), params, entities)
     return _plan_of_paper(params, entities, check_choice(form, queries), queries)
 

@@ -30,7 +30,19 @@ def test_json_has_the_numbers_of_the_library() -> None:
     params = Params(clients=6, collusion=2, dim=16, max_entities=120, max_union=300)
     plan, found = secea.plan(params, entities=300), planned()
     for name in plan.__dataclass_fields__:
-        assert found[name] == getattr(plan, name)
+        value = getattr(plan, name)
+        assert found[name] == (list(value) if isinstance(value, tuple) else value)
+
+
+def test_a_plan_of_the_keyed_form_says_whom_you_must_trust() -> None:
+    words = ["plan", "--clients", "4", "--entities", "60", "--per-client", "30", "--dim", "4", "--form", "keyed"]
+    shown = " ".join(CliRunner().invoke(main, words).output.split())
+    assert "The server and all 3 other clients may conspire" in shown
+    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    plan = secea.plan(Params(clients=4, dim=4, max_entities=30, max_union=60), entities=60, form="keyed")
+    assert (found["setup_bytes"], found["round_bytes"]) == (plan.setup_bytes, plan.round_bytes)
+    assert found["trust"] == list(plan.trust)
+    assert {row["collusion"] for row in found["choices"]} == {1, 3}
 
 
 def test_the_bytes_of_the_parties_add_up() -> None:

@@ -288,8 +288,8 @@ def encode(
 ) -> NDArray[np.int64]:  # fmt: skip
     """x * 2^f, rounded, and a fill that is a keyed function of entity, column and value.
 
-    It is the sum of s numbers below w, centred, and of one as wide as the grid of x where that is above w. The latter is
-    another draw for another grid: scaled, the fills of two grids would cancel.
+    It is the sum of s numbers below w, centred, and of one as wide as the grid of x where that is above w. The latter
+    is another draw for another grid: scaled, the fills of two grids would cancel.
     """
     check_fill(matrix, entities, keys, f, s, w, used, finest, coarsest)
     with np.errstate(over="ignore"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -150,6 +151,14 @@ def _at(array: Rows) -> Any:
     return ffi.from_buffer("uint8_t[]", np.ascontiguousarray(array))
 
 
+_place: Final = threading.local()
+
+
+def stay_in_this_thread() -> None:
+    """From now on the calling thread works alone: others like it keep the cores busy."""
+    _place.alone = True
+
+
 def _spread(work: Callable[[slice], int], count: int, fault: str, tick: Tick | None) -> None:
     """Work on 0..count piece by piece, on all cores; `work` returns how many of a piece it did."""
     cores = os.cpu_count() or 1
@@ -163,7 +172,7 @@ def _spread(work: Callable[[slice], int], count: int, fault: str, tick: Tick | N
             if tick is not None:
                 tick(done)
 
-    if len(pieces) < 2:
+    if len(pieces) < 2 or getattr(_place, "alone", False):
         return take(map(work, pieces))
     with ThreadPoolExecutor(min(cores, len(pieces))) as pool:
         try:

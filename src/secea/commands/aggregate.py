@@ -8,20 +8,27 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from secea.commands import shell
 from secea.errors import DataError
+from secea.forms import form_of, is_new
 
 if TYPE_CHECKING:
     from secea.engines.local_port import Hop
 
-Step = Callable[[str], None]
-"""Called as a step begins."""
+
+class Step(Protocol):
+    """Called as a step begins, or as it goes on: with a name, and the steps that this is."""
+
+    def __call__(self, name: str, steps: int = 1) -> None:
+        """Show it."""
+        ...
 
 
 @click.command(short_help="Means of tables in files, one for each client.")
@@ -35,8 +42,9 @@ Step = Callable[[str], None]
 )
 @click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
 @click.option(
-    "--form", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
-    help="paillier is the paper's form: slower, exact means that show the number of owners.",
+    "--form", type=click.Choice(["keyed", "reciprocal", "paillier"]), default="reciprocal", show_default=True,
+    help="keyed trusts nobody, and takes two tables or more. paillier is the paper's form: slower, and exact means show"
+    " the number of owners.",
 )  # fmt: skip
 @shell.json_option
 def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, **params: Any) -> None:
@@ -55,10 +63,14 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
       secea aggregate *.csv --out means/ --collusion 2 --max-abs 8
       secea aggregate *.parquet --out means/ --force --json
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
-    if len(tables) < 3:
-        raise click.UsageError(f"at least 3 tables are needed, one for each client; {len(tables)} given")
-    with _steps(len(tables) + 3) as step:
+    fewest = 2 if is_new(params["form"]) else 3
+    if len(tables) < fewest:
+        raise click.UsageError(f"at least {fewest} tables are needed, one for each client; {len(tables)} given")
+    with _steps(len(tables) + 3) as step, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         result = run(tables, out, force=force, step=step, **params)
+    for warning in warned:
+        shell.console(stderr=True).print(f"note: {warning.message}", soft_wrap=True, markup=False)
     if as_json:
         shell.echo_json(result)
     else:
@@ -69,6 +81,7 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
     """Read, aggregate, write; nothing is written before everything is there."""
     targets = _targets(paths, out, force)
     from secea.commands import formats
+    from secea.engines.federation import FormFederation
     from secea.engines.local import Federation
     from secea.params import Params
     from secea.retrieval import check_paper
@@ -77,11 +90,14 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
     for path in paths:
         step(f"reading {path.name}")
         sources.append(formats.read(path))
-    settings = check_paper(Params(clients=len(sources), dim=sources[0].table.dim, **params))
+    asked = Params(clients=len(sources), dim=sources[0].table.dim, **params)
+    settings = form_of(form).checked(asked) if is_new(form) else check_paper(asked)
     formats.check(sources, settings.max_abs)
     fed = Federation(settings, form)
     started = time.perf_counter()
     step("set-up")
+    if isinstance(fed, FormFederation):
+        fed.progress = lambda done, total: step(f"set-up: names {100 * done // total} %", 0)
     fed.setup([source.table.names for source in sources])
     ready = time.perf_counter()
     step("round")
@@ -99,6 +115,7 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
         "collusion": settings.collusion,
         "form": form,
         "resolution": settings.resolution,
+        "without_mean": [len(names) for names in fed.without_mean],
         "seconds": {"setup": ready - started, "round": done - ready},
         "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},
     }
@@ -175,9 +192,9 @@ def _steps(total: int) -> Iterator[Step]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total)
 
-        def step(name: str) -> None:
+        def step(name: str, steps: int = 1) -> None:
             progress.update(task, description=name)
-            progress.advance(task)
+            progress.advance(task, steps)
 
         yield step
 

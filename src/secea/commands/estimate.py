@@ -7,13 +7,16 @@ multiplications, and what does not depend on the entities grows with the number 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from secea.engines.federation import TwoClients
 from secea.engines.local import Federation
+from secea.forms import is_new
 from secea.params import Params
 from secea.plan import Plan, plan
 from secea.table import Table
@@ -26,6 +29,8 @@ TRIAL_BYTES: Final = 250_000_000
 """What a trial sends, about."""
 SMALLEST: Final = 32
 SMALLEST_PAILLIER: Final = 6
+MOST_NAMES: Final = 3000
+"""Names of all clients of a trial: each takes a millisecond or less."""
 KEYS: Final = "keys"
 """The stage in which Paillier keys are made: its time is luck, and does not depend on sizes."""
 
@@ -77,7 +82,9 @@ class Rates:
 
 
 def _work(cost: Plan, phase: str, form: str) -> int:
-    """What time is taken to grow with. Paillier's operations leave nothing else to see."""
+    """What time is taken to grow with. Paillier's operations, and those of a group, leave nothing else to see."""
+    if is_new(form):
+        return cost.setup_multiplications if phase == "setup" else cost.round_bytes
     if phase == "setup":
         return cost.setup_bytes + cost.setup_multiplications
     if form == "paillier":
@@ -88,6 +95,8 @@ def _work(cost: Plan, phase: str, form: str) -> int:
 def measured(params: Params, entities: int, form: str = "reciprocal", queries: str = "buckets") -> Rates:
     """Run small federations like this one. `params` has its bounds."""
     assert params.max_entities is not None
+    if is_new(form):
+        return _measured_form(params, entities, form)
     clients = min(params.N, 3 if form == "paillier" else MOST_CLIENTS)
     collusion = max(1, min(round(params.T * clients / params.N), (clients + 1) // 2 - 1))
     few = replace(
@@ -106,6 +115,22 @@ def measured(params: Params, entities: int, form: str = "reciprocal", queries: s
     first, small, _ = _run(few, SMALLEST, share, choice, rounds=3)
     _, large, _ = _run(few, _size(few, share, choice, entities, rounds=2), share, choice, rounds=3)
     last, _, _ = _run(few, _size(few, share, choice, entities, rounds=0), share, choice, rounds=0)
+    return Rates(clients, form, {"setup": (first, last), "round": (small, large)}, 0.0)
+
+
+def _measured_form(params: Params, entities: int, form: str) -> Rates:
+    """The same for a form of the new core: its set-up grows with the names that are asked for."""
+    assert params.max_entities is not None
+    clients = min(params.N, MOST_CLIENTS)
+    few = replace(
+        params, clients=clients, collusion=max(1, min(clients - 1, round(params.T * clients / params.N))),
+        max_entities=None, max_union=None,
+    )  # fmt: skip
+    share, choice = params.max_entities / entities, (form, "buckets")
+    most = max(2 * SMALLEST, min(entities, MOST_NAMES // max(1, round(clients * share))))
+    _run(few, 3, 1.0, choice, rounds=1)  # what is loaded on first use is loaded now
+    first, small, _ = _run(few, SMALLEST, share, choice, rounds=3)
+    last, large, _ = _run(few, most, share, choice, rounds=3)
     return Rates(clients, form, {"setup": (first, last), "round": (small, large)}, 0.0)
 
 
@@ -137,7 +162,9 @@ def _run(
     """Set-up, a round, and seconds of one key, with made-up embeddings. The first of several rounds does not count."""
     params = _bounded(params, entities, share)
     tables = list(_tables(params, entities))
-    fed = Federation(params, *choice)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TwoClients)
+        fed = Federation(params, *choice)
     fed.setup([table.names for table in tables])
     before = _spent(fed, "online")
     for number in range(rounds):
@@ -147,8 +174,10 @@ def _run(
     counted = max(1, rounds - 1)
     cost = plan(params, entities=entities, form=choice[0], queries=choice[1])
     online = {party: (spent - before[party]) / counted for party, spent in _spent(fed, "online").items()}
-    keys = sum(fed.timing[n]["setup"].stages[KEYS] for n in range(params.N)) / params.N
-    kept = fed.session.query_positions(entities), fed.timing[0]["setup"].stored
+    keys, kept = 0.0, (0, 0)
+    if not is_new(choice[0]):
+        keys = sum(fed.timing[n]["setup"].stages[KEYS] for n in range(params.N)) / params.N
+        kept = fed.session.query_positions(entities), fed.timing[0]["setup"].stored
     return (
         Trial(_work(cost, "setup", choice[0]), entities, _spent(fed, "setup"), *kept),
         Trial(_work(cost, "round", choice[0]), entities, online, *kept),

@@ -23,7 +23,7 @@ MOST_CHOICES: Final = 9
 
 
 @click.command(short_help="Say what a federation would cost.")
-@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 3.")
+@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 3, with form keyed 2.")
 @click.option(
     "--entities", metavar="N", required=True, type=click.IntRange(min=1), help="Entities of all clients together."
 )
@@ -43,10 +43,10 @@ MOST_CHOICES: Final = 9
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
 @click.option(
     "--form",
-    type=click.Choice(["reciprocal", "paillier"]),
+    type=click.Choice(["keyed", "reciprocal", "paillier"]),
     default="reciprocal",
     show_default=True,
-    help="How means are retrieved; paillier is the paper's form.",
+    help="How means are made: keyed trusts nobody; paillier is the paper's form.",
 )
 @click.option(
     "--queries", type=click.Choice(["buckets", "full"]), default="buckets", show_default=True,
@@ -80,15 +80,21 @@ def plan(
             f"--entities must be between --per-client and clients times that: {own:,} to {params['clients'] * own:,}"
         )
     from secea.params import Params
-    from secea.retrieval import check_paper
 
-    settings = check_paper(Params(max_entities=own, max_union=entities, **params))
+    settings = _checked(Params(max_entities=own, max_union=entities, **params), form)
     with shell.working("running small federations to measure this machine"):
         result = report(settings, form, queries, mbit)
     if as_json:
         shell.echo_json(result)
     else:
         _show(result, shell.console())
+
+
+def _checked(params: Params, form: str) -> Params:
+    from secea.forms import form_of, is_new
+    from secea.retrieval import check_paper
+
+    return form_of(form).checked(params) if is_new(form) else check_paper(params)
 
 
 def report(params: Params, form: str, queries: str, mbit: float) -> dict[str, Any]:
@@ -100,15 +106,22 @@ def report(params: Params, form: str, queries: str, mbit: float) -> dict[str, An
     found = _costs(params, form, queries, rates, mbit)
     tried = {trial.entities for pair in rates.trials.values() for trial in pair} - {0}
     return {
-        "params": asdict(params) | {"K": params.K, "need": params.need, "resolution": params.resolution},
+        "params": asdict(params) | {"resolution": params.resolution} | _paper_only(params, form),
         "form": form,
         "queries": queries,
         "mbit": mbit,
         **found,
-        "choices": [row for each in _choices(params) if (row := _brief(each, form, queries, rates, mbit))],
+        "choices": [row for each in _choices(params, form) if (row := _brief(each, form, queries, rates, mbit))],
         "projection": _projection(params, form, queries, rates, mbit),
         "tried": {"clients": rates.clients, "entities": sorted(tried)},
     }
+
+
+def _paper_only(params: Params, form: str) -> dict[str, int]:
+    """What the paper's forms alone have."""
+    from secea.forms import is_new
+
+    return {} if is_new(form) else {"K": params.K, "need": params.need}
 
 
 def _costs(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
@@ -141,10 +154,15 @@ def _memory(params: Params, form: str, queries: str, rates: Rates, phases: dict[
     In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
     """
     from secea.engines.local_port import at_once
+    from secea.forms import form_of, is_new
     from secea.session import Scheme
     from secea.wire.messages import CHUNK_BYTES
 
     assert params.max_union is not None
+    if is_new(form):
+        held = form_of(form).memory(params, params.max_union)
+        one = params.N * held["client"] + held["server"] + BASE_BYTES
+        return {"client_keeps": held["kept"], "client": held["client"], "server": held["server"], "one_process": one}
     scheme = Scheme(params, form, queries)
     N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
     width, element = scheme.form.block_length, scheme.ring.element_bytes
@@ -166,9 +184,15 @@ BASE_BYTES: Final = 60_000_000
 """Of Python, numpy and this package."""
 
 
-def _choices(params: Params) -> Iterator[Params]:
+def _choices(params: Params, form: str) -> Iterator[Params]:
     """Other values of T and of drop-outs around the chosen ones; K follows from them."""
-    found = 0
+    from secea.forms import is_new
+
+    found, N = 0, params.N
+    if is_new(form):
+        for collusion in sorted({1, max(1, params.T // 2), params.T, (N + 1) // 2 - 1 or 1, N - 1}):
+            yield replace(params, collusion=collusion)
+        return
     for collusion in range(max(1, params.T - 1), params.T + 2):
         for dropouts in sorted({0, 1, 2, params.dropouts}):
             possible = collusion <= (params.N + 1) // 2 - 1 and dropouts <= params.N - 2 * collusion - 1
@@ -183,9 +207,9 @@ def _brief(params: Params, form: str, queries: str, rates: Rates, mbit: float) -
         cost = _costs(params, form, queries, rates, mbit)
     except ParamsError:
         return None
-    return {
+    return _paper_only(params, form) | {
         "clients": params.N, "entities": params.max_union, "per_client": params.max_entities,
-        "collusion": params.T, "dropouts": params.dropouts, "K": params.K, "primes": cost["primes"],
+        "collusion": params.T, "dropouts": params.dropouts, "primes": cost["primes"],
         "setup_bytes": cost["setup_bytes"], "round_bytes": cost["round_bytes"],
         "client_sends_in_setup": cost["phases"]["setup"]["client"]["sent"],
         "client_sends_in_round": cost["phases"]["round"]["client"]["sent"],
@@ -200,9 +224,10 @@ def _projection(params: Params, form: str, queries: str, rates: Rates, mbit: flo
     assert params.max_union is not None
     clients, entities = FAR["clients"], FAR["entities"]
     own = max(-(-entities // clients), entities * params.max_entities // params.max_union)
+    collusion = clients - 1 if params.T == params.N - 1 else max(1, params.T * clients // params.N)
     far = replace(
         params, clients=clients, max_union=entities, max_entities=own,
-        collusion=max(1, params.T * clients // params.N), dropouts=params.dropouts * clients // params.N,
+        collusion=collusion, dropouts=params.dropouts * clients // params.N,
     )  # fmt: skip
     return _brief(far, form, queries, rates, mbit)
 
@@ -234,9 +259,11 @@ def _show(found: dict[str, Any], console: Console) -> None:
     from rich.table import Table as Grid
 
     params = found["params"]
+    blocks = f" K={params['K']}," if "K" in params else ""
     console.print(
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
-        f" dim {params['dim']}; T={params['collusion']}, K={params['K']}, drop-outs {params['dropouts']};"
+        f" dim {params['dim']}; T={params['collusion']},{blocks} drop-outs"
+        f" {params['dropouts']};"
         f" {found['form']}, {found['primes']} {'prime' if found['primes'] == 1 else 'primes'}",
         style="bold",
     )
@@ -284,6 +311,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"precision  a mean is exact to within {params['resolution']:.2g} (max_abs {params['max_abs']:g},"
         f" {found['precision']} bits)"
     )
+    for i, line in enumerate(found["trust"] if "K" not in params else ()):
+        yield f"{'' if i else 'trust':<10} {line}"
     yield (
         f"security   {_together(params['collusion'])}; noise hides all numbers of"
         f" {params['rounds']:,} rounds with {found['sigma']} bits, each one with {found['sigma_prime']}"
@@ -313,7 +342,7 @@ def _table(rows: list[dict[str, Any]], chosen: dict[str, Any] | None) -> Any:
     for row in rows:
         this = chosen is not None and (row["collusion"], row["dropouts"]) == (chosen["collusion"], chosen["dropouts"])
         grid.add_row(
-            *(str(row[name]) for name in ("collusion", "dropouts", "K")),
+            *(str(row.get(name, "-")) for name in ("collusion", "dropouts", "K")),
             size(row["client_sends_in_setup"]), size(row["client_sends_in_round"]),
             duration(row["setup_seconds"]), duration(row["round_seconds"]), size(row["client_memory"]),
             "chosen" if this else "", style="bold" if this else "",

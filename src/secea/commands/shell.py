@@ -35,8 +35,8 @@ NOT_A_TERMINAL: Final = 110
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 collusion_option = click.option(
-    "--collusion", metavar="N", default=1, show_default=True,
-    help="T: so many clients together learn nothing (less than half).",
+    "--collusion", metavar="T", type=int,
+    help="How many clients may conspire and still learn nothing.  [1; form keyed: all others]",
 )  # fmt: skip
 
 

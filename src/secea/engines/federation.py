@@ -101,7 +101,8 @@ class FormFederation(Federation):
         if self.progress is not None:
             progress, done = self.progress, 0
             params = exchange.server.session.params
-            total = self.form.products(params, 0)[0]
+            names = sum(len(client.part.next_names) for client in exchange.clients.values())
+            total = self.form.ticks(params, names)
 
             def tick(points: int) -> None:
                 nonlocal done
@@ -208,8 +209,7 @@ class FormFederation(Federation):
             if not settled or server.at.members != tuple(here):
                 self._run(exchange, self.form.union_phase, here)
                 continue
-            for n in here:
-                self.clients[n].contribute(given[n], self._number)
+            exchange.each(here, lambda n: self.clients[n].contribute(given[n], self._number))
             self._account.phase, self._account.round = "online", self._number
             server.collect(self.form.ready_phase)
             exchange.step()

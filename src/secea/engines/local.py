@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from secea.client import Client
 from secea.engines.local_port import Account, Cost, Hop, LocalDriver, LocalPort
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
-from secea.forms import NAMES as NEW_FORMS
+from secea.forms import is_new
 from secea.forms.form import Form
 from secea.params import Params
 from secea.retrieval import check_paper
 from secea.server import Phase, Server
-from secea.session import FORMS, Session, check_choice
+from secea.session import Session, check_choice
 from secea.table import Name, Table, TableLike, as_table, canonical_names, like
 from secea.wire.keys import Identity, Roster
 from secea.wire.randomness import Entropy
@@ -38,7 +38,7 @@ class Federation:
 
     def __new__(cls, params: Params, form: str | Form = "reciprocal", *args: Any, **more: Any) -> Federation:
         """A form of the new core has a federation of its own; the two paper forms share this one."""
-        if cls is Federation and form not in FORMS and (not isinstance(form, str) or form in NEW_FORMS):
+        if cls is Federation and is_new(form):
             from secea.engines.federation import FormFederation
 
             return object.__new__(FormFederation)

@@ -18,3 +18,8 @@ def form_of(choice: str | Form) -> Form:
     if choice not in NAMES:
         raise ParamsError(f"form must be one of {', '.join(NAMES)}, got {choice!r}")
     return Keyed()
+
+
+def is_new(choice: object) -> bool:
+    """Whether a user's choice is a form of the new core; the others are the paper's."""
+    return choice in NAMES if isinstance(choice, str) else hasattr(choice, "rows")

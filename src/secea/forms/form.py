@@ -199,8 +199,16 @@ class Form(Protocol):
         """Who may conspire with whom, and what must be there: sentences for people who plan a federation."""
         ...
 
+    def ticks(self, params: Params, names: int) -> int:
+        """What all clients' ticks add up to in a set-up with so many names."""
+        ...
+
     def facts(self, params: Params) -> dict[str, int]:
         """What a plan states: `primes` side by side, and `sigma_prime`, the bits that hide each element."""
+        ...
+
+    def memory(self, params: Params, entities: int) -> dict[str, int]:
+        """Bytes that a `client` and the `server` hold in a round, and that a client has `kept` between rounds."""
         ...
 
     def products(self, params: Params, entities: int) -> tuple[int, int]:

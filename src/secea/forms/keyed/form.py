@@ -261,10 +261,27 @@ class Keyed:
             )
         return tuple(lines)
 
+    def ticks(self, params: Params, names: int) -> int:
+        """Points that holders answer, and that clients check and unblind."""
+        size = self.list_size(params, 1)
+        return params.clients * ((params.T + 1) * (size + 1) + size) + names
+
     def facts(self, params: Params) -> dict[str, int]:
         """Primes side by side, and sigma'."""
         n = self.numbers(params)
         return {"primes": n.ring.size, "sigma_prime": n.sigma}
+
+    def memory(self, params: Params, entities: int) -> dict[str, int]:
+        """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client."""
+        own = params.max_entities or entities
+        kept = own * (64 + 32 + 24) + entities * RING61.element_bytes
+        table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
+        rows = 2 * own * params.dim * 8
+        return {
+            "kept": kept,
+            "client": kept + max(rows + 6 * CHUNK_BYTES, 2 * table),
+            "server": max(2 * (params.clients + 3) * CHUNK_BYTES, 2 * table),
+        }
 
     def products(self, params: Params, entities: int) -> tuple[int, int]:
         """Group multiplications of the names' PRF, and field multiplications of a round."""

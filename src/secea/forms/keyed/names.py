@@ -89,9 +89,10 @@ class Naming:
     def update(self, names: Iterable[object]) -> None:
         """Other entities from the next epoch of names on."""
         coming = self._bounded(names)
-        room = self.form.list_size(self.params, self.names.number + 1)
-        fresh = [name for name in coming if name not in self.names.prf]
-        if self.names.number and len(fresh) > room:
+        room = self.form.list_size(self.params, self.names.asked + 1)
+        known = {*self.names.prf, *self.names.fresh}
+        fresh = [name for name in coming if name not in known]
+        if self.names.asked and len(fresh) > room:
             raise TableError(
                 f"{party(self.number)} has {len(fresh)} new entities, and {room} may come at once:"
                 " raise max_new_entities, or bring them in several updates"

@@ -1,6 +1,6 @@
 """Fixed point, fill and noise of the keyed form: chosen from the parameters, so that a mean does not show its count.
 
-docs/protocol.md, section K6, has the bound and its proof. C*S/c lies on a lattice of step C/c. The owners' fill makes S
+docs/protocol-keyed.md, section K6, has the bound and its proof. C*S/c lies on a lattice of step C/c. The owners' fill makes S
 smooth over s widths of w units; s uniform numbers on {0..C-1} remove every harmonic of the lattice; what is left is
 below 2^-sigma'. One wide number in each noise client's noise hides the slope of the mean in one's own fill.
 """
@@ -111,7 +111,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     sigma = params.sigma + math.ceil(math.log2(seen))
     exponent = math.frexp(params.max_abs)[1]  # max_abs < 2^exponent
     for s in FIELDS:
-        width = next((b for b in range(1, MOST_WIDTH_BITS) if leftover_bits(s, 1 << b, max(digits)) >= sigma), None)
+        width = next((b for b in range(1, MOST_WIDTH_BITS) if leftover_bits(s, 1 << b, sum(digits)) >= sigma), None)
         if width is None:
             continue
         for ring in _rings():
