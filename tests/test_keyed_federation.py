@@ -209,7 +209,7 @@ def test_who_is_absent_is_left_out_of_the_means_and_comes_back() -> None:
 
 def test_fewer_than_agreed_do_not_begin() -> None:
     fed = federation(TABLES, 2, collusion=2)  # T + 2 = 4
-    with pytest.raises(FederationError, match="3 clients are here; 4 are needed"):
+    with pytest.raises(FederationError, match="3 clients are here; 4 are needed in the phase 'secret'"):
         fed.round([*TABLES[:3], None])
     check(fed.round(TABLES), TABLES, 1e-5)
 
@@ -244,8 +244,42 @@ def test_values_that_went_out_go_again_only_to_the_same_participants() -> None:
     fed._exchange.here = {0, 1, 2}
     fed._exchange.run("secret", [0, 1, 2])
     with pytest.raises(RoundLost, match="went out to 4 clients"):
-        client.contribute(TABLES[0], client.part.released[0])
-    client.contribute(TABLES[0], client.part.released[0] + 1)
+        client.contribute(TABLES[0], client.part.released.round)
+    client.contribute(TABLES[0], client.part.released.round + 1)
+
+
+def test_other_values_of_a_round_that_went_out_do_not_follow() -> None:
+    fed = federation(TABLES, 2, collusion=1)
+    with pytest.raises(RoundLost):
+        fed.round(TABLES, vanish={3: "upload"})
+    fed._exchange.here = {0, 1, 2, 3}
+    fed._exchange.run("secret", range(4))
+    client = fed.clients[0]
+    with pytest.raises(RoundLost, match="other values than these"):
+        client.contribute({name: row + 1.0 for name, row in TABLES[0].items()}, client.part.released.round)
+    client.contribute(TABLES[0], client.part.released.round)
+
+
+def test_the_same_names_in_another_order_are_the_same_rows() -> None:
+    tables: Tables = [{"a": np.array([1.0]), "b": np.array([5.0])}, {"a": np.array([3.0]), "b": np.array([7.0])}]
+    fed = federation(tables, 1)
+    check(fed.round(tables), tables, 1e-5)
+    for n in (0, 1):
+        fed.update(n, ["b", "a"])
+        check(fed.round(tables), tables, 1e-5)
+    swapped = [dict(reversed(table.items())) for table in tables]
+    check(fed.round(swapped), swapped, 1e-5)
+
+
+def test_a_table_of_other_names_is_refused_after_an_update() -> None:
+    tables: Tables = [{"a": np.array([1.0]), "b": np.array([5.0])}, {"a": np.array([3.0])}]
+    fed = federation(tables, 1, max_union=4)
+    with pytest.raises(TableError, match="entity 'a' is in the set-up"):
+        fed.round([{}, tables[1]])
+    fed.round(tables)
+    fed.update(0, ["a", "c"])
+    with pytest.raises(TableError, match="entity 'b' is in the table, but not in the set-up"):
+        fed.round(tables)
 
 
 def test_a_second_upload_of_one_round_to_the_same_participants_is_fine() -> None:
@@ -255,7 +289,7 @@ def test_a_second_upload_of_one_round_to_the_same_participants_is_fine() -> None
     exchange: Any = fed._exchange
     exchange.here, exchange.losses = {0, 1, 2, 3}, {}
     exchange.run("secret", range(4))
-    number = fed.clients[0].part.released[0]
+    number = fed.clients[0].part.released.round
     for n, client in fed.clients.items():
         client.contribute(TABLES[n], number)
     exchange.server.collect("ready")
@@ -294,6 +328,16 @@ def test_names_beyond_a_bound_are_refused_and_nothing_is_lost() -> None:
         few.update(0, ["a", "b", "c"])
     few.update(0, ["a", "b"])
     few.update(0, ["a", "b", "c"])
+
+
+def test_new_names_need_those_who_confirm_and_answer() -> None:
+    fed = federation(TABLES, 2, max_entities=4, max_union=8)
+    with pytest.raises(FederationError, match="3 clients are here; 4 are needed in the phase 'list'"):
+        fed.update(0, ["a", "new"], absent=[2])
+    few = federation(TABLES, 2, collusion=1, max_entities=4, max_union=8)  # Z = 3
+    few.update(0, ["a", "new"], absent=[2])
+    tables = [{"a": np.array([1.0, 2.0]), "new": np.array([1.0, 1.0])}, *TABLES[1:]]
+    check(few.round(tables), tables, 1e-5)
 
 
 def test_updates_are_counted() -> None:

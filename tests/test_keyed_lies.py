@@ -618,8 +618,10 @@ def test_announcements_that_are_not_due_are_refused_by_everybody() -> None:
         "another life": lambda: stage.say("secret", range(4), lives={1: bytes(16)}, epoch=u + 1),
         "a second key": lambda: stage.say("commit", range(4), epoch=u + 1),
         "an epoch of names that was": lambda: stage.say("list", range(4), epoch=u + 1, weights=1),
-        "an epoch of names too early": lambda: stage.say("list", range(4), epoch=u + 1, weights=3),
-        "a union of names to come": lambda: stage.say("secret", range(4), epoch=u + 1, weights=2),
+        "an epoch of names beyond the bound": lambda: stage.say("list", range(4), epoch=u + 1, weights=18),
+        "a union of names beyond the bound": lambda: stage.say("secret", range(4), epoch=u + 1, weights=18),
+        "a union of names that were": lambda: stage.say("secret", range(4), epoch=u + 1, weights=0),
+        "more attempts than there are": lambda: stage.say("secret", range(4), epoch=u + 1, attempt=8),
         "a phase that is not announced": lambda: stage.say("table", range(4), epoch=u + 1),
     }
     for lie, announce in lies.items():

@@ -283,7 +283,7 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
     for v in due.members:
         mine = part_of(parties, v).union
         assert mine is not None
-        assert record.rounds[v].values.tolist() == [list(row) for _, row in sorted(due.values(v).items())]
+        assert record.rounds[v].values[mine.order].tolist() == [list(row) for _, row in sorted(due.values(v).items())]
         assert mine.slots.tolist() == sorted(due.values(v))
     for chunk, broadcast in enumerate(record.broadcast):
         e = {w: due.noise(w, chunk) for w in due.noisy}

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import secea.party
 from secea.errors import (
@@ -37,15 +36,15 @@ from secea.party.client import HASH_BYTES, ROWS_BYTES, Client
 from secea.party.phases import GREETING, REST, STOPPED, Agreement, Begin, Route, Row
 from secea.party.server import Server
 from secea.party.session import Session
-from secea.table import Name, Table, TableLike, as_table
+from secea.table import TableLike
 from secea.testing import Parties, Recorder, insecure_seeded
 from secea.wire.keys import KEY_BYTES, Identity, Sealer
 from secea.wire.link import Link, broadcast_name
 from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, NO_CONTEXT, Buffer, Header, Layout
 from secea.wire.randomness import Entropy
 
-law = settings(max_examples=40)
-fuzz = settings(max_examples=60)
+law = settings(max_examples=25)
+fuzz = settings(max_examples=40)
 
 # ------------------------------------------------------------------------------- a form that hides nothing from anybody
 
@@ -84,22 +83,9 @@ class PlainClient:
         self.log: list[str] = []
         self.gifts: dict[int, bytes] = {}
         self.home, self.value, self.result = NO_CONTEXT, 0, [0] * CHUNKS
-        self.without_mean: tuple[Name, ...] = ()
-        self.next_names: tuple[Name, ...] = ()
-        self.renamed = False
-        self.tick: Callable[[int], None] | None = None
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         self.value = 100 * round + self.number
-
-    def means_like(self, table: Table) -> NDArray[np.floating[Any]]:
-        return np.array([self.result], np.float64)
-
-    def checked(self, table: TableLike) -> Table:
-        return as_table(table)
-
-    def update(self, names: Iterable[object]) -> None:
-        raise AssertionError("no names here")
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
         return self.home if phase == "round" else NO_CONTEXT
@@ -190,7 +176,7 @@ class PlainServer:
 
 
 class Plain:
-    """Three phases of set-up, and rounds: one kind of message for each way."""
+    """Three phases of set-up, and rounds: one kind of message for each way. What plans ask of a form is left out."""
 
     name: ClassVar[str] = "plain"
     kinds: ClassVar[type[IntEnum]] = Kind
@@ -223,7 +209,7 @@ class Plain:
     def canonical(self, params: Params) -> str:
         return f"{params.canonical()}\nplain"
 
-    def fewest(self, params: Params) -> int:
+    def fewest(self, params: Params, phase: str = "") -> int:
         return 2
 
     def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:
@@ -250,18 +236,6 @@ class Plain:
             case _:
                 return Layout(1, WORD)
 
-    def trust(self, params: Params) -> tuple[str, ...]:
-        return ()
-
-    def ticks(self, params: Params, names: int) -> int:
-        return 0
-
-    def facts(self, params: Params) -> dict[str, int]:
-        return {}
-
-    def products(self, params: Params, entities: int) -> tuple[int, int]:
-        return 0, 0
-
     def client(
         self, params: Params, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
     ) -> PlainClient:
@@ -271,6 +245,7 @@ class Plain:
         return PlainServer()
 
 
+PLAIN: Any = Plain()
 N = 4
 ATTEMPTS = 8  # at a union that stalls
 MEMBERS = (0, 1, 2)
@@ -281,12 +256,12 @@ each_phase = pytest.mark.parametrize("phase", PHASES)
 
 def plain_parties(**more: Any) -> Parties:
     params = Params(clients=N, dim=1, max_entities=8, max_union=8)
-    return Parties(params, Plain(), [()] * N, **{"entropy": insecure_seeded(5)} | more)
+    return Parties(params, PLAIN, [()] * N, **{"entropy": insecure_seeded(5)} | more)
 
 
-def brought_to(phase: str, members: Sequence[int] = MEMBERS) -> Parties:
+def brought_to(phase: str, members: Sequence[int] = MEMBERS, **more: Any) -> Parties:
     """All parties at the beginning of a phase: everything was delivered, nothing of it was sent."""
-    parties = plain_parties()
+    parties = plain_parties(**more)
     exchange, server = parties.exchange, parties.server
     exchange.greet()
     if phase == GREETING:
@@ -555,13 +530,13 @@ def test_a_session_needs_bounds_a_full_roster_and_clients_that_exist() -> None:
     parties = plain_parties()
     session = parties.session
     with pytest.raises(ParamsError, match="max_entities and max_union must be known"):
-        Session(Params(clients=N, dim=1), session.roster, Plain())
+        Session(Params(clients=N, dim=1), session.roster, PLAIN)
     with pytest.raises(ParamsError, match="the roster has 4 clients, Params has 3"):
-        Session(replace(session.params, clients=3), session.roster, Plain())
+        Session(replace(session.params, clients=3), session.roster, PLAIN)
     with pytest.raises(CallError, match=r"there is no client 4; the clients are 0\.\.3"):
         Client(session, 4, parties.identities[0], ())
-    assert Session(session.params, session.roster, Plain()).hash == session.hash
-    assert Session(replace(session.params, dim=2), session.roster, Plain()).hash != session.hash
+    assert Session(session.params, session.roster, PLAIN).hash == session.hash
+    assert Session(replace(session.params, dim=2), session.roster, PLAIN).hash != session.hash
     assert len(session.fingerprint.split()) == 10
 
 
@@ -711,40 +686,37 @@ def test_a_message_that_is_begun_anew_counts_alone() -> None:
     first, *_ = gifts(parties, 1, 0)
     client.receive(first)
     label = sender.label(Kind.GIFT, client.at.numbers, client.at.context)
-    for message in gifts(parties, 2, 0):
-        client.receive(message)
     for chunk in range(CHUNKS):
         client.receive(sender.sealer(label, 0, CHUNKS).seal(chunk, bytes([chunk] * (WORD + 2))))
+    for message in gifts(parties, 2, 0):
+        client.receive(message)
     assert isinstance(client.part, PlainClient)
     assert client.part.gifts[1] == b"".join(bytes([chunk] * (WORD + 2)) for chunk in range(CHUNKS))
 
 
 @each_phase
 def test_what_came_before_is_stale_in_every_later_phase(phase: str) -> None:
-    if phase == GREETING:
-        return
-    parties = plain_parties()
     recorder = Recorder(Kind)
-    parties.exchange.tap = recorder
-    parties.setup(MEMBERS)
-    if phase in ("ready", "round"):
-        parties.contribute(TABLES)
-    if phase == "round":
-        parties.exchange.run("round", MEMBERS)
+    parties = brought_to(phase, tap=recorder)
     for n in MEMBERS:
         client = parties.clients[n]
-        before = state(client)
-        for hop in recorder.hops[-6:]:
-            if hop.receiver == n:
+        before, came = state(client), [hop for hop in recorder.hops if hop.receiver == n]
+        for sender in (*MEMBERS, SERVER):
+            labels = list(dict.fromkeys(hop.header.label() for hop in came if hop.header.sender == sender))
+            recent = [hop for hop in came if hop.header.label() in labels[-4:] or hop.header.kind is Kind.HELLO]
+            for hop in recent:  # what is older is a replay
                 with pytest.raises(Stale):
                     client.receive(hop.message)
+        for hop in came:
+            with pytest.raises(ProtocolError):
+                client.receive(hop.message)
         assert state(client) == before
+    before = state(parties.server)
     for hop in recorder.hops:
         if hop.receiver == SERVER:
-            before = state(parties.server)
             with pytest.raises(Stale):
                 parties.server.receive(hop.sender, hop.message)
-            assert state(parties.server) == before
+    assert state(parties.server) == before
 
 
 def test_ones_own_hello_is_stale_and_a_hello_is_for_everybody() -> None:
@@ -799,7 +771,7 @@ def test_a_client_refuses_to_begin_with_wrong_members(phase: str, case: str) -> 
 
 
 @each_phase
-def test_a_client_refuses_to_begin_what_is_not_announced_past_or_made_for_another_union(phase: str) -> None:
+def test_a_client_refuses_to_begin_what_is_not_announced_not_next_or_made_for_another_union(phase: str) -> None:
     parties = brought_to("meet" if phase == GREETING else phase)
     client, at = parties.clients[0], parties.server.at
     right = Begin(0, lives(parties, *MEMBERS))
@@ -812,10 +784,10 @@ def test_a_client_refuses_to_begin_what_is_not_announced_past_or_made_for_anothe
         refused(client, message, FaultyPeer, SERVER, match="cannot be read")
     for epoch, q in ((at.union, at.round), (at.union - 1, at.round + 1), (0, 0)):
         message = announced(parties, right.to_bytes(), epoch=epoch, round=q)
-        refused(client, message, FaultyPeer, SERVER, match="these are past")
+        refused(client, message, FaultyPeer, SERVER, match="these are not next")
     if at.round:
         message = announced(parties, right.to_bytes(), round=at.round - 1)
-        refused(client, message, FaultyPeer, SERVER, match="these are past")
+        refused(client, message, FaultyPeer, SERVER, match="these are not next")
     for context in (b"x" * DIGEST_BYTES, at.context):
         message = announced(parties, right.to_bytes(), context=context)
         refused(client, message, FaultyPeer, SERVER, match="another union than ours")
@@ -823,7 +795,7 @@ def test_a_client_refuses_to_begin_what_is_not_announced_past_or_made_for_anothe
         message = announced(parties, replace(right, phase=4).to_bytes(), "round", context=at.context)
         refused(client, message, FaultyPeer, SERVER, match="another union than ours")
     message = announced(parties, right.to_bytes(), attempt=ATTEMPTS)
-    refused(client, message, FaultyPeer, SERVER, match="announces attempt 8")
+    refused(client, message, FaultyPeer, SERVER, match="these are not next")
     message = announced(parties, right.to_bytes(), chunks=2)
     refused(client, message, FaultyPeer, SERVER, match="not announced")
     finished(parties)
@@ -1312,7 +1284,7 @@ class Relayed(Exception):
 
 
 @each_leg
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_what_nobody_vouches_for_is_refused_and_the_honest_message_still_counts(
     name: str, leg: str, data: st.DataObject
@@ -1409,7 +1381,7 @@ LIES = [(name, leg) for name, leg in LEGS if sealed_to_the_end(name, leg)]
 
 
 @pytest.mark.parametrize(("name", "leg"), LIES, ids=str)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_a_lie_under_seal_gives_the_honest_means_or_an_error_that_blames(
     name: str, leg: str, data: st.DataObject

@@ -168,8 +168,7 @@ def key_streams() -> Json:
             "tags": integers(union.tags_of_keys(prf, fixed("tag key"))),
         },
         "entities": {
-            "names": (named := ["a", "\u00e9", 7, -1, "7"]), "key": fixed("entities"),
-            "hashes": integers(grid.entities(named, fixed("entities"))),
+            "names": HASHED, "key": fixed("entities"), "hashes": integers(grid.entities(HASHED, fixed("entities"))),
         },
         "union": union_keys(),
     }  # fmt: skip
@@ -216,6 +215,7 @@ def noise(name: str, ring: Ring, lane: int, of: Noise) -> Json:
     }  # fmt: skip
 
 
+HASHED: Final[tuple[Name, ...]] = ("a", "\u00e9", 7, -1, "7")
 VALUES: Final = (0.0, -0.0, 1.0, -1.0, 0.1, -1 / 3, 2.5 * 2**-18, 2.0**-30, 5e-324, 63.99999999, -64.0, 1.25)
 
 
@@ -233,11 +233,11 @@ def encoded(name: str, f: int, s: int, w: int, used: int, finest: int, coarsest:
 
 def numbers(clients: int, collusion: int, precision: int) -> Json:
     """What is chosen for some parameters."""
-    bounds = {"max_entities": 100, "max_union": 200}
-    params = Params(clients, dim=16, collusion=collusion, precision=precision, **bounds)
+    params = Params(clients, dim=16, collusion=collusion, precision=precision, max_entities=100, max_union=200)
     n = Keyed().numbers(params)
     return {
-        "clients": clients, "collusion": collusion, "precision": precision, "dim": 16, **bounds,
+        "clients": clients, "collusion": collusion, "precision": precision, "dim": 16, "max_entities": 100,
+        "max_union": 200,
         "primes": n.ring.primes, "C": n.C, "f": n.f, "s": n.s, "w": n.w, "digits": n.noise.digits,
         "wide": n.noise.wide, "sigma": n.sigma, "checks": n.checks,
         "noise_clients": Keyed().noise_count(params, clients),
@@ -374,6 +374,7 @@ def transcript() -> Json:
     """Three clients, a set-up and two rounds; and one round of thirteen, in a field of three light primes."""
     parties, hops, means = recorded()
     tags: Any = parties.server.part
+    n = Keyed().numbers(parties.session.params)
     return {
         "seed": SEED, "params": parties.session.params.canonical(), "form": Keyed().canonical(parties.session.params),
         "session_hash": parties.session.hash, "fingerprint": parties.session.fingerprint,
@@ -385,6 +386,7 @@ def transcript() -> Json:
         ],
         "message": [message_of(parties, hops, hop) for hop in hops],
         "tags": integers(tags.tags),
+        "C": n.C, "f": n.f, "noise": {"s": n.s, "digits": n.noise.digits, "wide": n.noise.wide},
         "many": many(),
     }  # fmt: skip
 

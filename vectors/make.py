@@ -24,6 +24,8 @@ from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 HERE: Final = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))  # the federation that is recorded is that of the tests
 
+import keyed  # noqa: E402
+import keyed_faults  # noqa: E402
 from federation import PLACES, SETS, Hop, Parties  # noqa: E402
 from negative import CASES, SENDER, THIRD  # noqa: E402
 from secea.arithmetic import fixedpoint, grid  # noqa: E402
@@ -472,6 +474,10 @@ FILES: Final[dict[str, Callable[[], Json]]] = {
     "transcript-reciprocal.json": lambda: transcript("reciprocal"),
     "transcript-paillier.json": lambda: transcript("paillier"),
     "negative.json": negative,
+    "keyed-streams.json": keyed.key_streams,
+    "keyed-prf.json": keyed.prf,
+    "keyed-transcript.json": keyed.transcript,
+    "keyed-negative.json": keyed_faults.negative,
 }
 
 

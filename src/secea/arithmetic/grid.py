@@ -52,7 +52,10 @@ def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float
     """The scale of numbers that were integers of few bits times a scale (int8, dequantised); 0 if they were not."""
     if few.size > MOST_LEVELS:
         return 0.0
-    step = float(np.diff(few, prepend=0.0).min())
+    step, largest = float(np.diff(few, prepend=0.0).min()), float(few[-1])
+    if largest > (MOST_LEVELS + 0.5) * step:
+        return 0.0
+    step = largest / round(largest / step)  # a difference has the floats' rounding in it, the largest number hardly
     levels = matrix / step
     near = np.abs(levels - np.rint(levels)).max() < 1e-3
     return step if near and np.abs(levels).max() <= MOST_LEVELS else 0.0

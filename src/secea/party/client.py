@@ -16,7 +16,19 @@ from typing import Final
 
 from secea.errors import SERVER, CallError, FaultyPeer, FaultyPeerOrRelay, FederationError, ProtocolError, Stale, party
 from secea.forms.form import ClientPart
-from secea.party.phases import GREETING, REST, STOPPED, UNKNOWN, Agreement, Begin, Common, Route, Row, row_of
+from secea.party.phases import (
+    GREETING,
+    MOST_ATTEMPTS,
+    REST,
+    STOPPED,
+    UNKNOWN,
+    Agreement,
+    Begin,
+    Common,
+    Route,
+    Row,
+    row_of,
+)
 from secea.party.session import Session
 from secea.table import TableLike
 from secea.wire.keys import KEY_BYTES, Identity
@@ -146,8 +158,8 @@ class Client:
         numbers = {name: getattr(header, name) for name in before.numbers}
         if not row.announced or header.chunks != 1:
             raise FaultyPeer(SERVER, f"announces the phase '{row.phase}', which is not announced")
-        if (header.epoch, header.round) <= (before.union, before.round) or header.round < before.round:
-            raise FaultyPeer(SERVER, f"announces union {header.epoch}, round {header.round}; these are past")
+        if not _next(row, before, header):
+            raise FaultyPeer(SERVER, f"announces union {header.epoch}, round {header.round}; these are not next")
         if self.number not in begin.clients:
             raise FaultyPeer(SERVER, "announces a phase to us in which we have no part")
         for n, life in begin.members:
@@ -281,3 +293,12 @@ class Client:
         for receiver, writer in writers:
             for chunk, parts in enumerate(self.part.payload(kind, receiver, at)):
                 yield writer.seal(chunk, *parts)
+
+
+def _next(row: Row, before: Agreement, header: Header) -> bool:
+    """Whether the numbers of an announcement follow ours: another round of the same union, or another union."""
+    if row.loses_round:
+        same = replace(before, round=header.round).numbers
+        return header.round > before.round and all(getattr(header, name) == value for name, value in same.items())
+    fits = header.attempt < MOST_ATTEMPTS
+    return fits and header.epoch > before.union and header.round >= before.round  # who was absent has missed rounds

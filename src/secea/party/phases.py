@@ -23,6 +23,8 @@ STOPPED: Final = "stopped"
 """The phase of a client that refused something: it waits for another attempt."""
 
 
+MOST_ATTEMPTS: Final = 8
+"""At a union whose table is too full: each has a larger one."""
 UNKNOWN: Final = -1
 """The size of a union that does not stand yet."""
 

@@ -12,19 +12,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final
 
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, Stale, party
 from secea.forms.form import Retry, ServerPart
 from secea.party.client import ROWS_BYTES
-from secea.party.phases import GREETING, REST, Agreement, Begin, Common, Route, Row, row_of
+from secea.party.phases import GREETING, MOST_ATTEMPTS, REST, Agreement, Begin, Common, Route, Row, row_of
 from secea.party.session import Session
 from secea.wire.keys import KEY_BYTES, Identity, Sealer
 from secea.wire.link import Link, broadcast_name, overhead
 from secea.wire.messages import ALL, Buffer, Header
 from secea.wire.randomness import Entropy
-
-MOST_ATTEMPTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +89,9 @@ class Server:
         begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
         anchor = self.part.anchor(phase, self.at)
         at = begin.agreed(phase, self.at, numbers, anchor)
-        if len(clients) < form.fewest(self.session.params):
-            raise FederationError(f"{len(clients)} clients are here; {form.fewest(self.session.params)} are needed")
+        fewest = form.fewest(self.session.params, phase)
+        if len(clients) < fewest:
+            raise FederationError(f"{len(clients)} clients are here; {fewest} are needed in the phase '{phase}'")
         for n in clients:
             self._introduce(n, clients)
         label = self.link.label(self.session.form.kinds(Common.BEGIN), numbers, anchor)

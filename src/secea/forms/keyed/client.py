@@ -67,8 +67,6 @@ class Union:
     """Which of its names each of these is."""
     keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8), repr=False)
     """Of the rows of own entities, in the order of their slots."""
-    entities: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
-    """A hash of their names, for the fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +76,22 @@ class Round:
     number: int
     """Of the training round."""
     values: NDArray[np.int64] = field(repr=False)
-    """Encoded rows, in the order of the slots."""
+    """Encoded rows, in the order of the names."""
     noise_seed: bytes = field(default=b"", repr=False)
     means: NDArray[np.float64] | None = field(default=None, repr=False)
     """As they come, in the order of the slots."""
     found: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
     """Which of them there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The last training round of which a byte was uploaded: its values go again as they are, to the same, or not."""
+
+    round: int = 0
+    members: tuple[int, ...] = ()
+    names: tuple[Name, ...] = field(default=(), repr=False)
+    values: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64), repr=False)
 
 
 class KeyedClient:
@@ -109,10 +117,15 @@ class KeyedClient:
         self.round: Round | None = None
         self.result: tuple[NDArray[np.float64], NDArray[np.bool_]] | None = None
         """The means of the last round in the order of the names, and which of them there are."""
-        self.released: tuple[int, tuple[int, ...]] = (0, ())
-        """The last training round of which a byte was uploaded, and who took part."""
+        self.released = Released()
         self._grid: tuple[int, float] | None = None
-        self._places: tuple[tuple[Name, ...], NDArray[np.int64]] = (), np.zeros(0, np.int64)
+        # The order of the last table, for which names, and where each of them is in it.
+        self._places: tuple[tuple[Name, ...] | None, tuple[Name, ...], NDArray[np.int64]] = (
+            None,
+            (),
+            np.zeros(0, np.int64),
+        )
+        self._hashed: tuple[tuple[Name, ...], NDArray[np.uint64]] = (), np.zeros(0, np.uint64)
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
@@ -123,8 +136,8 @@ class KeyedClient:
 
     @property
     def renamed(self) -> bool:
-        """Whether its entities change with the next epoch of names."""
-        return self.naming.names.coming is not None
+        """Whether an epoch of names is due: its entities change, or their keys have not come."""
+        return self.naming.names.coming is not None or self.naming.pending
 
     @property
     def next_names(self) -> tuple[Name, ...]:
@@ -154,7 +167,7 @@ class KeyedClient:
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
         given, due = as_table(table, self.params.dim), self.next_names
-        known = not self.renamed and given.names == self._places[0]
+        known = not self.renamed and (tuple(given.names), due) == self._places[:2]
         if not known and set(given.names) != set(due):
             unlike = min(set(given.names) ^ set(due), key=repr)
             where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
@@ -169,23 +182,30 @@ class KeyedClient:
         """What this client trained in a training round; it is uploaded when the server says so."""
         if self.union is None or self.renamed:
             raise FederationError(f"{party(self.number)} cannot begin a round: no union stands with its entities")
-        uploaded, members = self.released
-        if round < uploaded or (round == uploaded and members != at.members):
-            raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(members)} clients")
-        given = self.checked(table)
-        rows = self._where(given)[self.union.order]
-        self.round, self.result = Round(round, self._encoded(given, rows)), None
+        given, out = self.checked(table), self.released
+        if round < out.round or (round == out.round and (at.members, self.names) != (out.members, out.names)):
+            raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
+        values = self._encoded(given, self._where(given))
+        if round == out.round and not np.array_equal(values, out.values):
+            raise RoundLost(f"round {round} is lost: other values than these were trained in it, and went out")
+        self.round, self.result = Round(round, values), None
+
+    def _entities(self) -> NDArray[np.uint64]:
+        """A hash of each own name, for the fill."""
+        if self._hashed[0] != self.names:
+            self._hashed = self.names, grid.entities(self.names, self._fill[-1])
+        return self._hashed[1]
 
     def _where(self, table: Table) -> NDArray[np.int64]:
         """The row of each own name in a table; tables of one client mostly have one order."""
-        if table.names != self._places[0] or len(self._places[1]) != len(self.names):
+        if (tuple(table.names), self.names) != self._places[:2]:
             place = {name: i for i, name in enumerate(table.names)}
-            self._places = tuple(table.names), np.array([place[name] for name in self.names], np.int64)
-        return self._places[1]
+            rows = np.array([place[name] for name in self.names], np.int64)
+            self._places = tuple(table.names), self.names, rows
+        return self._places[2]
 
     def _encoded(self, given: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Fixed point, with what is below the inputs' grid filled. The grid may only grow coarser in a session."""
-        assert self.union is not None
         n, exact = self.numbers, np.ascontiguousarray(given.matrix, np.float64)
         used, step = grid.grid_of(exact, given.dtype)
         if self._grid is not None:
@@ -194,7 +214,7 @@ class KeyedClient:
         coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
         finest = min(math.ceil(math.log2(step)), coarsest) if step else _NO_GRID
         keys = self._fill[:-1]
-        return streams.encode(exact[rows], self.union.entities, keys, n.f, n.s, n.w, used, finest, coarsest)
+        return streams.encode(exact[rows], self._entities(), keys, n.f, n.s, n.w, used, finest, coarsest)
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table; own rows where there is none."""
@@ -217,16 +237,17 @@ class KeyedClient:
     def check_begin(self, at: Agreement) -> None:
         """What the server may announce (sections K1 to K5)."""
         form, params = self.form, self.params
-        if len(at.members) < form.fewest(params):
-            raise ValueError(f"announces {len(at.members)} participants; we take part with {form.fewest(params)}")
+        if len(at.members) < form.fewest(params, at.phase):
+            fewest = form.fewest(params, at.phase)
+            raise ValueError(f"announces {len(at.members)} participants; we take part with {fewest} or more")
+        if at.round > params.rounds:
+            raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")
         self.naming.check_begin(at)
         if at.phase == form.round_phase:
             if self.union is None or self.round is None or self.round.means is not None:
                 raise ValueError("announces a round that we are not ready for")
             if at.size == UNKNOWN or set(at.members) != {self.number, *self.union.pairs}:
                 raise ValueError("announces a round of another union than ours, or with other members than it has")
-            if at.round > params.rounds:
-                raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")
 
     def enter(self, at: Agreement) -> None:
         """Draw what a phase needs."""
@@ -241,7 +262,7 @@ class KeyedClient:
             own = self.union.slots.size
             rows, found = np.empty((own, self.params.dim)), np.zeros(own, np.bool_)
             self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
-            self.released = self.round.number, at.members
+            self.released = Released(self.round.number, at.members, self.names, self.round.values)
 
     # ------------------------------------------------------------------------------------------------------ union
 
@@ -305,7 +326,6 @@ class KeyedClient:
         self.union = replace(
             self.union, L=L, tags=tags, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
             keys=np.frombuffer(keys, np.uint8).reshape(-1, 32),
-            entities=grid.entities([self.names[i] for i in order], self._fill[-1]),
         )  # fmt: skip
         return replace(at, size=int(tags.size))
 
@@ -344,7 +364,7 @@ class KeyedClient:
             count, own = span.stop - span.start, self._own(span)
             shared = drawn.of(chunk, count, ())
             y = rows_under_keys(ring, self.union.keys[own], at.round, params.dim)
-            values = ring.reduce(self.round.values[own])
+            values = ring.reduce(self.round.values[self.union.order[own]])
             streams.scale_rows(ring, values, _constant(ring, n.C, own.stop - own.start))
             ring.add_into(y, values)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)

@@ -135,11 +135,16 @@ class Keyed:
             f"primes={n.ring.primes};f={n.f};s={n.s};w={n.w};wide={n.noise.wide}"
         )
 
-    def fewest(self, params: Params) -> int:
-        """The fewest participants of a union."""
+    def fewest(self, params: Params, phase: str = "secret") -> int:
+        """The fewest participants: of a union or a round; for a key; for new names."""
+        N, T = params.clients, params.T
+        if phase == self.setup_phase:
+            return N
+        if phase == self.names_phase:
+            return max(T + 1, self.signatures(params))
         if self.min_participants is not None:
             return self.min_participants
-        return 2 if params.clients - 1 == params.T else min(params.clients, params.T + 2)
+        return 2 if T == N - 1 else min(N, T + 2)
 
     # -------------------------------------------------------------------------------------------- what follows from T
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.ristretto import Tick
+from secea.arithmetic.ristretto import Tick, valid
 from secea.errors import SERVER, FaultyPeer, ProtocolError, TableError, party
 from secea.forms.form import Got
 from secea.forms.keyed.form import Keyed, Kind
@@ -101,25 +101,33 @@ class Naming:
 
     def check_begin(self, at: Agreement) -> None:
         """Refuse, with a `ValueError`, a key or an epoch of names that is not due."""
-        form, params = self.form, self.params
+        form = self.form
         if at.phase == form.setup_phase:
-            if self.key.joint or at.names != 1 or len(at.members) != params.clients:
-                raise ValueError("announces a new key; that needs a new session, and all clients")
+            if self.names.number or at.names != 1:  # until names have their keys, another attempt costs nothing
+                raise ValueError("announces a new key; that needs a new session")
         elif not self.key.joint:
             raise ValueError(f"announces the phase '{at.phase}' before there is a key")
         elif at.phase == form.names_phase:
-            due = at.names == self.names.number + 1 and at.names <= 1 + form.max_updates
-            if not due or len(at.members) <= params.T:
-                raise ValueError(f"announces epoch {at.names} of names with {len(at.members)} clients; it is not due")
-        elif not at.names == self.names.number == self.names.asked:  # whose names changed must not show
+            due = self.names.asked if self.pending else self.names.number + 1  # who was absent has missed epochs
+            if not due <= at.names <= 1 + form.max_updates:
+                raise ValueError(f"announces epoch {at.names} of names; it is not due")
+        elif self.pending or not self.names.number <= at.names <= 1 + form.max_updates:
             raise ValueError(f"announces a union of the names of epoch {at.names}; ours are {self.names.asked}")
+
+    @property
+    def pending(self) -> bool:
+        """Whether a list was made whose answers have not come. All who made one refuse unions until then."""
+        return self.names.asked > self.names.number
 
     def enter(self, at: Agreement) -> None:
         """Draw what a phase needs."""
         if at.phase == self.form.setup_phase:
             self.key = Key(self._entropy(SEED_BYTES))
+            self.names = Names(self.next_names)
         elif at.phase == self.form.names_phase:
             self._ask(at)
+        elif at.phase == self.form.union_phase:
+            self.names = replace(self.names, number=at.names, asked=at.names)
 
     # ---------------------------------------------------------------------------------------------- the key of names
 
@@ -210,6 +218,8 @@ class Naming:
         for v, points in lists.items():
             if not hmac.compare_digest(oprf.list_hash(points), self.names.marks[v]):
                 raise FaultyPeer(SERVER, f"hands us another list than the one that {party(v)} signed")
+            if not valid(points).all():
+                raise FaultyPeer(v, "lists something that is no blinded name")
         self._check_apart(lists)
         self.names = replace(self.names, lists=lists)
         return at
@@ -224,12 +234,8 @@ class Naming:
             if len({bytes(point) for point in points}) != len(points):
                 raise FaultyPeer(v, "lists a blinded name twice")
 
-    def _evaluated(self, points: NDArray[np.uint8], of: int, at: Agreement) -> NDArray[np.uint8]:
-        holders = self.form.holders(self.params, at)
-        try:
-            return oprf.evaluate(points, self.key.share, holders, self.number, tick=self.tick)
-        except ValueError:
-            raise FaultyPeer(of, "lists something that is no blinded name") from None
+    def _evaluated(self, points: NDArray[np.uint8], at: Agreement) -> NDArray[np.uint8]:
+        return oprf.evaluate(points, self.key.share, self.form.holders(self.params, at), self.number, tick=self.tick)
 
     def _got_evaluations(self, at: Agreement, got: Got) -> Agreement:
         holders = self.form.holders(self.params, at)
@@ -237,7 +243,7 @@ class Naming:
             v: np.frombuffer(got[Kind.EVALUATION, v], np.uint8).reshape(-1, 32) for v in holders if v != self.number
         }
         if self.number in holders:
-            answers[self.number] = self._evaluated(self._points, self.number, at)
+            answers[self.number] = self._evaluated(self._points, at)
         assert self.names.blinding is not None
         try:
             found = oprf.finish(self.names.blinding, answers, self.key.joint, tick=self.tick)
@@ -266,7 +272,7 @@ class Naming:
                 yield (self._confirmation(at),)
             case _:
                 assert kind is Kind.EVALUATION
-                yield from self._chunks(self._evaluated(self.names.lists[receiver], receiver, at), kind, at)
+                yield from self._chunks(self._evaluated(self.names.lists[receiver], at), kind, at)
 
     def _chunks(self, rows: NDArray[np.uint8], kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
         layout = self.form.layout(kind, self.params, at, self.number)

@@ -1,8 +1,8 @@
 """Fixed point, fill and noise of the keyed form: chosen from the parameters, so that a mean does not show its count.
 
-docs/protocol-keyed.md, section K6, has the bound and its proof. C*S/c lies on a lattice of step C/c. The owners' fill makes S
-smooth over s widths of w units; s uniform numbers on {0..C-1} remove every harmonic of the lattice; what is left is
-below 2^-sigma'. One wide number in each noise client's noise hides the slope of the mean in one's own fill.
+docs/protocol-keyed.md, section K6, has the bound and its proof. C*S/c lies on a lattice of step C/c. The owners' fill
+makes S smooth over s widths of w units; s uniform numbers on {0..C-1} remove every harmonic of the lattice; what is
+left is below 2^-sigma'. One wide number in each noise client's noise hides the slope of the mean in one's own fill.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def _digits(n: int) -> tuple[int, ...]:
     return tuple(digits) or (1,)
 
 
-def leftover_bits(s: int, w: int, digit: int) -> float:
-    """-log2 of what is left of the lattice in one element: zeta(s) * (1/(pi*w) + the digits' own bias)^s."""
+def leftover_bits(s: int, w: int, digits: Sequence[int]) -> float:
+    """-log2 of what is left of the lattice in one element: zeta(s) * (1/(pi*w) + the digits' own biases)^s."""
     zeta = sum(m**-s for m in range(1, 1000))
-    return -math.log2(zeta) - s * math.log2(1 / (math.pi * w) + digit / 2**32)
+    return -math.log2(zeta) - s * math.log2(1 / (math.pi * w) + sum(digits) / 2**32)
 
 
 def _rings() -> Sequence[Ring]:
@@ -111,7 +111,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     sigma = params.sigma + math.ceil(math.log2(seen))
     exponent = math.frexp(params.max_abs)[1]  # max_abs < 2^exponent
     for s in FIELDS:
-        width = next((b for b in range(1, MOST_WIDTH_BITS) if leftover_bits(s, 1 << b, sum(digits)) >= sigma), None)
+        width = next((b for b in range(1, MOST_WIDTH_BITS) if leftover_bits(s, 1 << b, digits) >= sigma), None)
         if width is None:
             continue
         for ring in _rings():
@@ -127,7 +127,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
                 if small <= ROOM * unit and _fits(found, noise_clients):
                     return found
     raise ParamsError(
-        f"precision={params.precision} with {N} clients needs more than sixteen primes: lower precision, or sigma"
+        f"no field of ours holds means of precision={params.precision} with {N} clients: lower precision, or sigma"
     )
 
 

@@ -1,0 +1,356 @@
+"""What an owner finds out about the number of owners behind a mean of the keyed form.
+
+The adversary is client 0, or some clients. It knows N, how all inputs were rounded, the laws of fill and noise, its own
+input to the last bit, and the noise that it added itself. If c clients own an entity, c times the mean, less its own
+input, is the sum of the others' inputs: it lies on their grid, but for fill and noise (`by_grid`). If it knows their
+values, because nobody trained since all got the same mean, its own fill moves the mean by a c-th part (`by_slope`). And
+without narrow noise C times the mean, an integer, is a multiple of C/c (`by_lattice`). Each takes the likeliest count.
+
+Encoding and noise are the product's; masks and keys, which cancel, are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic import streams
+from secea.arithmetic.field import Residues
+from secea.arithmetic.portable import Noise
+from secea.forms.keyed.client import _NO_GRID, KeyedClient
+from secea.forms.keyed.form import Keyed
+from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers
+from secea.params import Params
+from secea.party.phases import Agreement
+from secea.table import Table
+from secea.wire.keys import Identity
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Widths = Sequence[tuple[float, int]]
+"""Independent uniform numbers: their width, and how many there are."""
+
+CLIENTS: Final = 5
+COUNTS: Final = range(2, CLIENTS + 1)
+CHANCE: Final = 1 / len(COUNTS)
+DIM: Final = 16
+POINTS: Final = 4096
+"""At which a density is computed."""
+OTHERWISE: Final = 0.01
+"""The part of all numbers that may be off for other reasons."""
+
+
+# ------------------------------------------------------------------------------------------------------------- inputs
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How inputs were rounded before they came into the table."""
+
+    name: str
+    rounded: Callable[[Floats], Floats]
+    steps: tuple[float, ...]
+    """On which they lie: one, or several where the step of a number depends on its size."""
+    dtype: type[np.floating[Any]] = np.float64
+    scale: float = 0.5
+    """The deviation of the values."""
+
+
+def _bits(used: int) -> Callable[[Floats], Floats]:
+    """To so many bits below the leading one."""
+
+    def rounded(x: Floats) -> Floats:
+        step = np.exp2(np.floor(np.log2(np.abs(x) + 1e-30)) - used)
+        return np.asarray(np.rint(x / step) * step)
+
+    return rounded
+
+
+def _steps_of(step: float) -> Callable[[Floats], Floats]:
+    return lambda x: np.asarray(np.rint(x / step) * step)
+
+
+def _powers(first: int, last: int) -> tuple[float, ...]:
+    return tuple(2.0**-k for k in range(first, last + 1))
+
+
+FLOAT64: Final = Inputs("float64", lambda x: x, (2.0**-53,))
+FLOAT32: Final = Inputs("float32", _bits(23), _powers(23, 27), np.float32)
+LARGE: Final = Inputs("float32, values up to 60", _bits(23), _powers(18, 22), np.float32, 15.0)
+BF16: Final = Inputs("bf16", _bits(7), _powers(7, 12), np.float32)
+FP16: Final = Inputs("fp16", _bits(10), _powers(10, 15), np.float32)
+INT8: Final = Inputs("steps of 2^-6", _steps_of(2.0**-6), (2.0**-6,), np.float32)
+ODD_STEP: Final = 2.0**-6 / 1.43
+"""The worst for a fill whose width is the next power of two."""
+INT8_SCALED: Final = Inputs("steps of 0.0109...", _steps_of(ODD_STEP), (ODD_STEP,), np.float32, 0.12)
+DECIMALS: Final = Inputs("3 decimals", lambda x: np.asarray(np.round(x, 3)), (1e-3,), np.float32)
+KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS)
+
+
+@dataclass(frozen=True)
+class World:
+    """`owned[n, e]` says whether client n owns entity e, client 0 always; `rows[n, e]` are its inputs."""
+
+    owned: NDArray[np.bool_]
+    rows: Floats
+
+    @property
+    def counts(self) -> Counts:
+        """What the adversary wants to know."""
+        return np.asarray(self.owned.sum(axis=0), np.int64)
+
+
+def _owned(rng: np.random.Generator, entities: int) -> NDArray[np.bool_]:
+    """As many entities of each count as chance makes, with client 0 and any others."""
+    order = rng.permuted(np.tile(np.arange(1, CLIENTS), (entities, 1)), axis=1)
+    counts = rng.integers(COUNTS.start, COUNTS.stop, entities)
+    owned = np.zeros((CLIENTS, entities), np.bool_)
+    owned[0] = True
+    for k in range(CLIENTS - 1):
+        owned[order[:, k], np.arange(entities)] = k + 1 < counts
+    return owned
+
+
+def unlike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM) -> World:
+    """Owners have different values. The law of a mean does not depend on the count: its size tells nothing."""
+    owned, shape = _owned(rng, entities), (entities, dim)
+    rows = kind.rounded(rng.normal(scale=kind.scale, size=(CLIENTS, *shape)))
+    wanted, counts = rng.normal(scale=kind.scale, size=shape), owned.sum(axis=0)
+    last = CLIENTS - 1 - np.argmax(owned[::-1], axis=0)  # what is missing comes from the last owner
+    every = np.arange(entities)
+    rest = np.where(owned[:, :, None], rows, 0).sum(axis=0) - rows[last, every]
+    rows[last, every] = np.clip(kind.rounded(counts[:, None] * wanted - rest), -60, 60)
+    return World(owned, rows)
+
+
+def alike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM) -> World:
+    """All owners of an entity have the same values, as after a mean that nobody trained on."""
+    values = np.clip(kind.rounded(rng.normal(scale=kind.scale, size=(entities, dim))), -60, 60)
+    return World(_owned(rng, entities), np.broadcast_to(values, (CLIENTS, *values.shape)).copy())
+
+
+# ------------------------------------------------------------------------------------------------- the product's rounds
+
+
+def parameters(entities: int, dim: int = DIM, clients: int = CLIENTS, collusion: int = 1, **more: Any) -> Params:
+    """Of a session in which client 0 owns all of these entities."""
+    return Params(clients, dim=dim, collusion=collusion, max_entities=entities, max_union=entities, **more)
+
+
+Encode = Callable[[KeyedClient, Table, Counts], NDArray[np.int64]]
+"""What a client encodes, given its own rows: the product's, or a mutant's."""
+
+
+def encoded(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """The product's encoding and fill."""
+    return part._encoded(table, rows)
+
+
+def unfilled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A mutant: no fill."""
+    return np.asarray(np.rint(np.ldexp(table.matrix[rows].astype(np.float64), part.numbers.f)), np.int64)
+
+
+def floored(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A mutant: everything below 1/8 of the resolution is filled, whatever the grid."""
+    n, exact = part.numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
+    floor = math.floor(math.log2(n.resolution / 8))
+    return streams.encode(exact, part._entities(), part._fill[:-1], n.f, n.s, n.w, 52, floor, floor)
+
+
+def _bare(part: KeyedClient, exact: Floats) -> NDArray[np.int64]:
+    """With the narrow fill alone."""
+    n = part.numbers
+    return streams.encode(exact, part._entities(), part._fill[:-1], n.f, n.s, n.w, 52, _NO_GRID, _NO_GRID)
+
+
+def halved(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A mutant: half the grid's fill, as a grid of half the step would have if fills were scaled and not drawn anew."""
+    bare = _bare(part, np.ascontiguousarray(table.matrix[rows], np.float64))
+    return np.asarray(bare + ((part._encoded(table, rows) - bare) >> 1), np.int64)
+
+
+def exactly_filled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A remedy: the fill is as wide as the table's step, and not as the next power of two."""
+    filled, bare = part._encoded(table, rows), _bare(part, np.ascontiguousarray(table.matrix[rows], np.float64))
+    assert part._grid is not None
+    step = part._grid[1]
+    share = step / 2.0 ** math.ceil(math.log2(step)) if step else 1.0
+    return np.asarray(bare + np.floor((filled - bare) * share), np.int64)
+
+
+class Owners:
+    """All clients' sides of encoding, with identities that outlast a session."""
+
+    def __init__(self, entities: int) -> None:
+        self.names = [f"{e}" for e in range(entities)]
+        self.identities = [Identity.generate(os.urandom) for _ in range(CLIENTS)]
+        self.parts: list[KeyedClient] = []
+
+    def session(self, params: Params) -> None:
+        """Another session: all clients begin anew, with what comes from their identities."""
+        form = Keyed()
+        bounded = form.checked(params)
+        self.parts = [
+            KeyedClient(form, bounded, bytes(32), n, identity, self.names, os.urandom)
+            for n, identity in enumerate(self.identities)
+        ]
+
+    def encode(self, world: World, dtype: Any, by: Encode = encoded, beside: Floats | None = None) -> NDArray[np.int64]:
+        """[clients, entities, d]: what each contributes; `beside` are further rows of all tables."""
+        out = np.zeros(world.rows.shape, np.int64)
+        for n, part in enumerate(self.parts):
+            own = np.flatnonzero(world.owned[n])
+            more = world.rows[n][:0] if beside is None else beside
+            matrix = np.concatenate([world.rows[n][own], more]).astype(dtype)
+            names = [self.names[e] for e in own]
+            part.naming.names = replace(part.naming.names, own=tuple(names))
+            table = Table([*names, *(f"beside {i}" for i in range(len(more)))], matrix)
+            out[n, own] = by(part, table, np.arange(own.size))
+        return out
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What some clients, 0 to `inside`-1, have after rounds in which nobody's values change; each owns all entities."""
+
+    numbers: Numbers
+    inside: int
+    own: Floats
+    """The sum of their inputs with their fill."""
+    means: Floats
+    """Averaged over the rounds; without their own noise."""
+    integers: Residues
+    """Of the last round: C * S / c, and the noise of others."""
+    noise: Widths
+    """The law of what is still in the average."""
+
+    def combined(self, a: float, other: Seen, b: float) -> Seen:
+        """a times what was seen here, and b times what was seen there."""
+        noise = [(abs(x) * width, many) for x, each in ((a, self), (b, other)) for width, many in each.noise]
+        own, means = a * self.own + b * other.own, a * self.means + b * other.means
+        return replace(self, own=own, means=means, noise=noise)
+
+
+def seen(
+    params: Params,
+    values: NDArray[np.int64],
+    world: World,
+    rounds: int = 1,
+    *,
+    inside: int = 1,
+    wide: bool = True,
+    narrow: bool = True,
+) -> Seen:
+    """Rounds with the product's noise; mutants have no wide number in it, or no narrow ones."""
+    form = Keyed()
+    params = form.checked(params)
+    n, everyone = form.numbers(params), tuple(range(params.clients))
+    ring = n.ring
+    sums = ring.reduce(np.where(world.owned[:, :, None], values, 0).sum(axis=0))
+    streams.scale_rows(ring, sums, ring.constant([n.C // int(c) for c in world.counts]))
+    law = n.noise if wide else replace(n.noise, wide=1)
+    law = law if narrow else Noise(1, (1,), law.wide)
+    means, others, total = np.zeros(values.shape[1:]), 0, sums
+    for q in range(1, rounds + 1):
+        noisy = [w for w in form.noise_clients(params, Agreement(members=everyone, round=q)) if w >= inside]
+        e = ring.zeros(*values.shape[1:])
+        for _ in noisy:
+            streams.add_noise(ring, e, os.urandom(32), 0, law)
+        if not narrow:
+            streams.scale_rows(ring, e, ring.constant([n.C] * e.shape[1]))
+        total = ring.add(sums, e)
+        reach = len(noisy) * (law.largest if narrow else n.C * (law.wide - 1))
+        means += ring.join(total, math.ldexp(1.0 / n.C, -n.f), reach // 2) / rounds
+        others += len(noisy)
+    unit = math.ldexp(1.0, -n.f)
+    noise = [(law.wide * unit / rounds, others), (unit / rounds, n.s * others if narrow else 0)]
+    return Seen(n, inside, np.ldexp(values[:inside].sum(axis=0).astype(np.float64), -n.f), means, total, noise)
+
+
+# ------------------------------------------------------------------------------------------------------------ guesses
+
+
+def likelihood(x: Floats, period: float, widths: Widths) -> Floats:
+    """log of period times the density at x of a sum of centred uniform numbers, wrapped: from its Fourier series."""
+    k = np.arange(POINTS // 2 + 1) / period
+    series = np.sinc(k * period / POINTS)  # no sharper than the points lie apart
+    for width, many in widths:
+        series = series * np.sinc(k * width) ** many
+    density = np.maximum(np.fft.irfft(series) * POINTS, 0)
+    at = np.rint(x / period % 1 * POINTS).astype(np.int64) % POINTS
+    return np.asarray(np.log(OTHERWISE + (1 - OTHERWISE) * density)[at])
+
+
+def by_grid(was: Seen, steps: Sequence[float], fill: Sequence[float] = (), counts: range = COUNTS) -> Counts:
+    """c times the mean, less one's own inputs, lies on the grid, up to noise and others' fill (widths, in steps)."""
+    scores = []
+    for c in counts:
+        score = np.zeros(len(was.means))
+        for step in steps:
+            others = [(width * step, c - was.inside) for width in fill]
+            noise = [(c * width, many) for width, many in was.noise]
+            score += likelihood(c * was.means - was.own, step, [*others, *noise]).sum(axis=1)
+        scores.append(score)
+    return np.asarray(counts.start + np.argmax(np.stack(scores), axis=0), np.int64)
+
+
+def best_by_grid(was: Seen, kind: Inputs, world: World, **more: Any) -> float:
+    """The best rate that any supposition about the others' fill gives: none, a step, the next power of two."""
+    rounded = 2.0 ** math.ceil(math.log2(kind.steps[0])) / kind.steps[0]
+    return max(rate(by_grid(was, kind.steps, fill, **more), world) for fill in ((), (1.0,), (rounded,)))
+
+
+def fill_widths(part: KeyedClient, values: Floats) -> Floats:
+    """How wide the grid's fill of each number is; 0 where there is none."""
+    n = part.numbers
+    assert part._grid is not None
+    used, step = part._grid
+    coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
+    finest = min(math.ceil(math.log2(step)), coarsest) if step else _NO_GRID
+    exponent = np.clip(np.where(values == 0, finest, np.frexp(values)[1] - 1 - used), finest, coarsest)
+    return np.where(exponent + n.f >= n.w.bit_length(), np.exp2(np.maximum(exponent, -n.f)), 0.0)
+
+
+def by_slope(was: Seen, values: Floats, widths: Floats, counts: range = COUNTS) -> Counts:
+    """All owners have these values: what is left of the mean is a c-th part of one's own fill, others' fill and noise.
+
+    `widths` are those of the grid's fill of each number.
+    """
+    n, narrow = was.numbers, math.ldexp(was.numbers.w, -was.numbers.f)
+    score = np.zeros((len(counts), *values.shape))
+    for width in np.unique(widths):
+        where = widths == width
+        laws = {
+            c: [(narrow / c, n.s * (c - was.inside)), (float(width) / c, c - was.inside), *was.noise] for c in counts
+        }
+        period = 5 * max(sum(math.sqrt(many) * each for each, many in law) for law in laws.values())
+        for k, c in enumerate(counts):
+            off = was.means - values - (was.own - was.inside * values) / c
+            score[k][where] = likelihood(np.clip(off[where], -period / 2, period / 2), period, laws[c])
+    return np.asarray(counts.start + np.argmax(score.sum(axis=2), axis=0), np.int64)
+
+
+def by_lattice(was: Seen, counts: range = COUNTS) -> Counts:
+    """C times the mean, an integer, is a multiple of C/c, in all coordinates, if nothing blurs it."""
+    n = was.numbers
+    assert n.ring.size == 1
+    p = n.ring.primes[0]
+    left = np.array([(int(x) if x < p // 2 else int(x) - p) % n.C for x in was.integers[0].reshape(-1)])
+    rest = left.reshape(was.integers.shape[1:])
+    scores = []
+    for c in counts:
+        on = rest % (n.C // c) == 0
+        scores.append(np.log(OTHERWISE / n.C + np.where(on, (1 - OTHERWISE) / c, 0)).sum(axis=1))
+    return np.asarray(counts.start + np.argmax(np.stack(scores), axis=0), np.int64)
+
+
+def rate(found: Counts, world: World) -> float:
+    """The part of counts that was guessed right."""
+    return float((found == world.counts).mean())
