@@ -685,11 +685,9 @@ def tried(parties: Parties, case: Any) -> list[str]:
     def refusal() -> None:
         if case["on"] == "receive":
             hand(last)
-        elif case["on"] == "close":
-            here.close()
         else:
-            assert case["on"] == "outbox"
-            list(here.outbox())
+            assert case["on"] == "close"
+            here.close()
 
     for message in first:
         hand(message)

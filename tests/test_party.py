@@ -788,6 +788,11 @@ def test_a_client_refuses_to_begin_what_is_not_announced_not_next_or_made_for_an
     if at.round:
         message = announced(parties, right.to_bytes(), round=at.round - 1)
         refused(client, message, FaultyPeer, SERVER, match="these are not next")
+    for name in ("epoch", "attempt", "weights"):  # a round is one of the union that stands
+        message = announced(parties, replace(right, phase=4).to_bytes(), "round", **flipped(at, name))
+        refused(client, message, FaultyPeer, SERVER, match="these are not next")
+    message = announced(parties, replace(right, phase=4).to_bytes(), "round", round=at.round)
+    refused(client, message, FaultyPeer, SERVER, match="these are not next")
     for context in (b"x" * DIGEST_BYTES, at.context):
         message = announced(parties, right.to_bytes(), context=context)
         refused(client, message, FaultyPeer, SERVER, match="another union than ours")

@@ -249,7 +249,8 @@ def union_keys() -> Json:
     parties = recorded()[0]
     parts: dict[int, Any] = {n: client.part for n, client in parties.clients.items()}
     me, at = parts[0], parties.clients[0].at
-    q, secrets = at.round, parts[0].secrets(at)
+    q, secrets = at.round, me.secrets(at)
+    own = [me.names[i] for i in me.union.order]
     return {
         "session": parties.session.hash, "context": me.union.context,
         "client": [
@@ -267,7 +268,7 @@ def union_keys() -> Json:
              "tag": int(me.union.tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
              "input": oprf.input_of(name_bytes(name))}
             for name, slot, key, entity in zip(
-                [me.names[i] for i in me.union.order], me.union.slots, me.union.keys, me.union.entities, strict=True
+                own, me.union.slots, me.union.keys, grid.entities(own, me._fill[-1]), strict=True
             )
         ],
         "round_keys": [

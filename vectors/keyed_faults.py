@@ -1,9 +1,9 @@
 """The faults of keyed-negative.json, one each: messages that a party gets after some honest ones, and must refuse.
 
 A case says: run the federation of keyed-transcript.json until `party` has taken its first `after` messages, and hand it
-`messages` next, in order, from `carrier`. All but the last are taken. On the last one, or (`on`) when the party is then
-asked for what it sends, or told to close the phase, it raises `error`, blames `suspects`, and says `text`. A client
-that `stops` waits for another beginning; anyone else has not changed.
+`messages` next, in order, from `carrier`. All but the last are taken. On the last one, or (`on`) when the server is told
+to close the phase then, it raises `error`, blames `suspects`, and says `text`. A client that `stops` waits for another
+beginning; anyone else has not changed.
 """
 
 from __future__ import annotations
@@ -190,13 +190,13 @@ def anything() -> Iterator[Case]:
     yield one("more chunks than are due", 0, down, forged(down, chunks=2), PEER, [1], "not what is due")
     yield one("longer than is due", 0, down, forged(down, payload_of(down) + b"\0"), PEER, [1], "not what is due")
     after = place(0, Kind.COMMITMENT, 1) + 1
-    yield one("repeated", 0, down, down.message, RELAYED, [1, SERVER], "not due", after=after)
+    yield one("repeated", 0, down, down.message, STALE, [1, SERVER], "came before", after=after)
     yield one("repeated, at the server", SERVER, up, up.message, STALE, [0], "came before",
               after=place(SERVER, Kind.COMMITMENT, 0) + 1)  # fmt: skip
     yield one("our own message", 0, down, up.message, PEER, [SERVER], "of our own")
     share = inbox(0)[place(0, Kind.SHARE, 1)]
     for_another = inbox(2)[place(2, Kind.SHARE, 1)]
-    yield one("for another client", 0, share, for_another.message, RELAYED, [1, SERVER], "for another party")
+    yield one("for another client", 0, share, for_another.message, RELAYED, [1, SERVER], "share from client 1")
     sealed = put(share.message, -1, b"\xff")
     yield one("sealed and damaged", 0, share, sealed, RELAYED, [1, SERVER], "damaged or forged")
 
@@ -521,7 +521,7 @@ def rounds() -> Iterator[Case]:
     yield one("mark 2", 0, second, forged(second, means(body, b"\x02" + marks[1:])), PEER, [SERVER], "something else",
               stops=True)  # fmt: skip
     yield one("means of wrong length", 0, second, forged(second, honest[:-1]), PEER, [SERVER], "not what is due")
-    yield one("broadcast of the round before", 0, second, first.message, PEER, [SERVER], "another round")
+    yield one("broadcast of the round before", 0, second, first.message, STALE, [SERVER], "came before")
 
 
 def negative() -> Json:

@@ -47,8 +47,8 @@ class Due:
     waiting: frozenset[tuple[IntEnum, int]] = frozenset()
     """(kind, sender) of what has not come whole."""
     got: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict, repr=False)
-    parts: tuple[bytes, ...] = field(default=(), repr=False)
-    """The chunks of the message that is coming now."""
+    parts: dict[tuple[IntEnum, int], tuple[bytes, ...]] = field(default_factory=dict, repr=False)
+    """The chunks of what has begun to come."""
     sends: tuple[Header, ...] = ()
     """The labels of what this client sends."""
 
@@ -109,6 +109,7 @@ class Client:
             return
         if header.sender == self.number:
             raise FaultyPeer(SERVER, "hands us a message of our own")
+        self.link.check_fresh(header)
         if header.kind == Common.BEGIN:
             self._begin(self.link.open(header, message))
             return
@@ -140,6 +141,14 @@ class Client:
             due = (header.kind, header.sender) in self.due.waiting
         if not due:
             raise self.link.unauthentic(header.sender, f"{header.title} is not due in the phase '{self.at.phase}'")
+        if not self._on_its_way(header):
+            raise self.link.unauthentic(header.sender, f"{header.title} took another way than its kind")
+
+    def _on_its_way(self, header: Header) -> bool:
+        """Whether the message took the way of its kind: a signed one is for all, a sealed one for us."""
+        routes = self.session.form.routes
+        open_to_all = header.kind in routes and routes[header.kind] is not Route.EACH
+        return header.receiver == (ALL if open_to_all else self.number)
 
     def _whole(self, opened: Opened, size: int) -> None:
         if opened.header.chunks != 1 or len(opened.payload) != size:
@@ -220,11 +229,12 @@ class Client:
             except ProtocolError:
                 self.stop()
                 raise
-        parts = (*self.due.parts, b"" if header.kind in form.streamed else bytes(opened.payload))
+        before = self.due.parts.get(place, ()) if header.chunk else ()  # what is begun anew counts alone
+        parts = (*before, b"" if header.kind in form.streamed else bytes(opened.payload))
         self.link.take(opened)
-        self.due = replace(self.due, parts=parts)
+        self.due.parts[place] = parts
         if header.chunk + 1 == header.chunks:
-            self.due = replace(self.due, parts=(), got=self.due.got | {place: b"".join(parts)})
+            self.due = replace(self.due, got=self.due.got | {place: b"".join(parts)})
             if header.sender != SERVER:  # a broadcast counts when its hash has come
                 self._arrived(place)
 
@@ -253,7 +263,7 @@ class Client:
         waiting |= {(kind, SERVER) for kind in row.answers if me in form.receivers(kind, params, at)}
         mine = [kind for kind in row.sends if me in form.senders(kind, params, at)]
         labels = tuple(self.link.label(kind, at.numbers, at.context) for kind in mine)
-        self.at, self.due, self._running = at, Due(frozenset(waiting), {}, (), labels), None
+        self.at, self.due, self._running = at, Due(frozenset(waiting), sends=labels), None
         if row.sends and not waiting and not mine and row.then != at.phase:
             self._enter(replace(self.part.finish(at, {}), phase=row.then))
 

@@ -173,6 +173,13 @@ class Link:
         """The server's next broadcast has a label of this name, and is sealed under this key."""
         self._broadcast = name, key
 
+    def check_fresh(self, header: Header) -> None:
+        """Refuse as `Stale` what was taken before: whoever is slow, or was interrupted, sends it again."""
+        stream, label = self._streams.get(header.sender), header.label()
+        again = stream is not None and label == stream.label and header.chunk < stream.next
+        if again or label in self._recent.get(header.sender, ()):
+            raise self._stale(header.sender, f"{header.title} came before")
+
     def _opener(self, header: Header) -> Opener | Verifier:
         if header.receiver == self.number:
             return self.channels[header.sender].opener(header)
@@ -190,17 +197,14 @@ class Link:
         sender = header.sender
         if sender not in self.channels:
             raise self.unauthentic(sender, f"{header.title} came before a hello of its sender")
+        self.check_fresh(header)
         stream, label = self._streams.get(sender), header.label()
         if stream is None or label != stream.label:
-            if label in self._recent.get(sender, ()):
-                raise self._stale(sender, f"{header.title} came before")
             if header.sequence <= self._heard[sender]:
                 fault = f"{header.title} is a replay, or its sender was restored from an old state"
                 raise self.unauthentic(sender, fault)
             stream = self._opener(header)
-        if header.chunk < stream.next:
-            raise self._stale(sender, f"{header.title} came before")
-        if header.chunk > stream.next:
+        if header.chunk != stream.next:
             raise self.unauthentic(sender, f"{header.title} came out of order; chunk {stream.next + 1} is next")
         try:
             return Opened(header, stream.open(header, message), stream)
