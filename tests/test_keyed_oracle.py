@@ -214,7 +214,8 @@ class Expected:
         """What client v encodes, slot by slot."""
         n, table = self.n, self.table(v)
         identity = self.parties.identities[v].secret
-        keys = [expand(identity, "fill of the keyed form", b"%d" % b) for b in range(-(-n.s // 4) + 2)]
+        labels = [*(b"%d" % b for b in range(-(-n.s // 4))), b"grid", b"names"]
+        keys = [expand(identity, "fill of the keyed form", label) for label in labels]
         given = as_table(table, self.d)
         used, step = grid.grid_of(np.ascontiguousarray(given.matrix, np.float64), given.dtype)
         coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS

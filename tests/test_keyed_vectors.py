@@ -220,15 +220,18 @@ def tag_of(F: bytes, key: bytes) -> int:
     return (int.from_bytes(hashlib.blake2b(F, digest_size=8, key=key).digest(), "little") >> 3) % M61
 
 
+def spelling(name: str | int) -> bytes:
+    return (f"i{name:x}" if isinstance(name, int) else f"s{name}").encode()
+
+
 def test_tags_and_hashes_of_names_are_keyed_hashes() -> None:
     vectors = load("streams")
     key = unhex(vectors["tags"]["key"])
     assert vectors["tags"]["tags"] == [tag_of(unhex(F), key) for F in vectors["tags"]["prf"]]
     named = vectors["entities"]
     for name, found in zip(named["names"], named["hashes"], strict=True):
-        spelled = f"i{name:x}" if isinstance(name, int) else f"s{name}"
-        hashed = hashlib.blake2b(spelled.encode(), digest_size=8, key=unhex(named["key"])).digest()
-        assert found == int.from_bytes(hashed, "little")
+        spelled = hashlib.blake2b(spelling(name), digest_size=8, key=unhex(named["key"])).digest()
+        assert found == int.from_bytes(spelled, "little")
 
 
 def test_the_keys_of_a_union_follow_from_its_parts() -> None:
@@ -244,6 +247,7 @@ def test_the_keys_of_a_union_follow_from_its_parts() -> None:
     assert digest(b"L", context, tags, digest(b"L of a secret", secret)) == L
 
     mine = X25519PrivateKey.from_private_bytes(unhex(clients[0]["mask_key"]))
+    assert clients[0]["mask_public"] == mine.public_key().public_bytes_raw().hex()
     for pair in union["pairs"]:
         theirs = X25519PrivateKey.from_private_bytes(unhex(clients[pair["peer"]]["mask_key"])).public_key()
         assert clients[pair["peer"]]["mask_public"] == theirs.public_bytes_raw().hex()
@@ -254,16 +258,20 @@ def test_the_keys_of_a_union_follow_from_its_parts() -> None:
 
     row_key = expand(secret, "rows", L)
     fill_keys = [unhex(key) for key in clients[0]["fill_keys"]]
-    for number, key in enumerate(fill_keys):
-        assert key == expand(unhex(clients[0]["identity"]), "fill of the keyed form", b"%d" % number)
+    for client in clients:
+        narrow = len(client["fill_keys"]) - 2
+        labels = [*(b"%d" % number for number in range(narrow)), b"grid", b"names"]
+        identity = unhex(client["identity"])
+        assert client["fill_keys"] == [expand(identity, "fill of the keyed form", label).hex() for label in labels]
     for own in union["own"]:
         F = unhex(own["prf"])
         kappa = hashlib.blake2b(F, digest_size=32, key=session, person=b"secea entity").digest()
         assert own["kappa"] == kappa.hex()
         assert own["row_key"] == hashlib.blake2b(kappa, digest_size=32, key=row_key).hexdigest()
         assert own["tag"] == union["tags"][own["slot"]] == tag_of(F, tag_key)
-        hashed = hashlib.blake2b(unhex(own["input"]), digest_size=8, key=fill_keys[-1]).digest()
-        assert own["entity"] == int.from_bytes(hashed, "little")
+        assert unhex(own["input"]) == spelling(own["name"])
+        named = hashlib.blake2b(spelling(own["name"]), digest_size=8, key=fill_keys[-1]).digest()
+        assert own["entity"] == int.from_bytes(named, "little")
     for vector in union["round_keys"]:
         numbers = (b"%d" % number for number in (vector["q"], *vector["of"]))
         assert vector["key"] == expand(secret, vector["purpose"], L, *numbers).hex()

@@ -1,8 +1,8 @@
 """The faults of keyed-negative.json, one each: messages that a party gets after some honest ones, and must refuse.
 
 A case says: run the federation of keyed-transcript.json until `party` has taken its first `after` messages, and hand it
-`messages` next, in order, from `carrier`. All but the last are taken. On the last one, or (`on`) when the server is told
-to close the phase then, it raises `error`, blames `suspects`, and says `text`. A client that `stops` waits for another
+`messages` next, in order, from `carrier`. All but the last are taken. On the last one, or (`on`) when the server has to
+close the phase then, it raises `error`, blames `suspects`, and says `text`. A client that `stops` waits for another
 beginning; anyone else has not changed.
 """
 

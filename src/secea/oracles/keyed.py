@@ -1,8 +1,8 @@
 """The keyed form without drop-outs, in plain integers on one page: read this first.
 
-Each function is a line of docs/protocol.md, sections K1 to K6, in its letters; section K5 works modulo one prime p at a
-time. Randomness is passed in, and a key stream is a list of uniform numbers that all who have its key know. Channels,
-signatures, the blinding of names and the private union are left out.
+Each function is a line of docs/protocol-keyed.md, sections K1 to K6, in its letters; section K5 works modulo one prime
+p at a time. Randomness is passed in, and a key stream is a list of uniform numbers that all who have its key know.
+Channels, signatures, the blinding of names and the private union are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A threshold oblivious PRF: the key of an entity, known to whoever has its name and asked (section 2).
+"""A threshold oblivious PRF: the key of an entity, known to whoever has its name and asked (section K2).
 
 F(name) = Hash(name, k * HashToGroup(name)) in the suite ristretto255-SHA512 of RFC 9497. Nobody holds k: it is the
 value at 0 of a polynomial of degree T, of which each client has one other value. A client sends blinded names, any T+1

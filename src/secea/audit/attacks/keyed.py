@@ -266,21 +266,20 @@ class Coalition:
     def guess_names(self, names: Sequence[Name], shares: Mapping[int, bytes] | None = None) -> list[Name]:
         """Those of the names that are in the union, as far as the shares of the names' key tell.
 
-        The coalition has T shares of a polynomial of degree T; it takes them for one of degree T-1. It also looks for
-        the names in the lists of blinded ones, times every scalar that it has.
+        The coalition has T shares of a polynomial of degree T; it takes them for one of degree T-1. It tries the PRF
+        under every scalar that it has, and looks for the names, times each of them, in the lists of blinded ones.
         """
-        held = shares or {n: self.member(n).naming.key.share for n in self.inside}
+        held = shares or self._shares()
         one = self.rounds[-1].unions[self.inside[0]]
+        tag_key = expand(one.secret, "tags", one.context)
         inputs = [oprf.input_of(name_bytes(name)) for name in names]
-        points = oprf.hash_to_group(inputs)
-        k = sum(oprf.holder_weight(held, j) * read_scalar(share) for j, share in held.items()) % ORDER
-        found = oprf.finalize(inputs, multiply(points, scalar_rows([k])[0]))
-        tags = union.tags_of_keys(found, expand(one.secret, "tags", one.context))
-        there = np.isin(tags, self.server.tags)
+        points, there = oprf.hash_to_group(inputs), np.zeros(len(names), np.bool_)
         listed = {bytes(point) for n in self.honest for point in self.server.lists[n]}
-        for scalar in (1, k, *(read_scalar(share) for share in held.values())):
-            blinded = multiply(points, scalar_rows([scalar])[0])
-            there |= np.array([bytes(point) in listed for point in blinded])
+        k = sum(oprf.holder_weight(held, j) * read_scalar(share) for j, share in held.items()) % ORDER
+        for scalar in (1, k, *map(read_scalar, held.values())):
+            tried = multiply(points, scalar_rows([scalar])[0])
+            there |= np.isin(union.tags_of_keys(oprf.finalize(inputs, tried), tag_key), self.server.tags)
+            there |= np.array([bytes(point) in listed for point in tried], np.bool_)
         return [name for name, hit in zip(names, there, strict=True) if hit]
 
     def guess_rows(self, candidates: Mapping[int, Sequence[NDArray[np.int64]]]) -> dict[int, int]:
@@ -367,7 +366,7 @@ class Emptier(KeyedClient):
 
 
 class Guesser(KeyedClient):
-    """Asks for names that it guesses, and leaves them out of its own lookup table: if a tag is there, another has it."""
+    """Asks for names that it guesses, and leaves them out of its own lookup table: whose tag is there, another has."""
 
     def _table(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
         asked = self.naming.names

@@ -110,8 +110,9 @@ class KeyedClient:
         self.form, self.params, self.session, self.number = form, params, session, number
         self.numbers = form.numbers(params)
         self._entropy = entropy
-        fill_keys = fill_keys_of(self.numbers.s) + 1  # the last one hashes names
-        self._fill = [expand(identity.secret, "fill of the keyed form", b"%d" % b) for b in range(fill_keys)]
+        narrow = fill_keys_of(self.numbers.s) - 1
+        labels = (*(b"%d" % b for b in range(narrow)), b"grid", b"names")  # other s, w, f redraw nothing
+        self._fill = [expand(identity.secret, "fill of the keyed form", label) for label in labels]
         self.naming = Naming(form, params, session, number, names, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
