@@ -211,8 +211,8 @@ def test_a_run_measures_everything_and_every_figure_lies_within_its_spread(run: 
     for name in (
         ("round", "limit", "a round", "times the limit"),
         ("round", "limit", "set-up over a round", "CPU"),
-        ("peers", "ratios", "over SecAgg+ (Flower)", "CPU"),
-        ("peers", "ratios", "over SecAgg+ (Flower)", "bytes"),
+        ("peers", "ratios", "secea over SecAgg+ (Flower)", "CPU"),
+        ("peers", "ratios", "secea over SecAgg+ (Flower)", "bytes"),
         ("paper", "scale", "reciprocal form, measured", "CPU"),
         ("kernels", "2^32-5", "product 8 x 5", "multiply-adds"),
         ("growth", "exponents", "d", "round: bytes"),
@@ -248,7 +248,7 @@ def test_a_run_is_read_shown_and_compared_with_itself(folder: Path, run: Run) ->
     shown = bench("--read", path, "peers")
     assert "SecAgg+ (Flower)" in shown
     assert "growth:" not in shown
-    assert "peers / ratios / over plain averaging / bytes" in bench("--read", path, "--compare", path)
+    assert "peers / ratios / secea over plain averaging / bytes" in bench("--read", path, "--compare", path)
     assert all(ratio == 1 for _, _, _, ratio in compared(run, run))
 
 

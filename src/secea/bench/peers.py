@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from secea import Federation, Table
 from secea.bench.figures import Figure, Grid, Section, ratios
 from secea.bench.measure import Tick, Timing, cpus, interleaved, timed, walls
-from secea.bench.shapes import Scale, sums
+from secea.bench.shapes import Scale, Shape, sums
 
 Work = Callable[[], Timing]
-SECEA, SECAGG, LEAN, CKKS, PLAIN = (
-    "secea", "SecAgg+ (Flower)", "SecAgg+, float32 back", "CKKS (TenSEAL)", "plain averaging",
+SECEA, KEYED, KEYED_ALL, SECAGG, LEAN, CKKS, PLAIN = (
+    "secea", "secea, keyed", "secea, keyed, T=N-1", "SecAgg+ (Flower)", "SecAgg+, float32 back", "CKKS (TenSEAL)", "plain averaging",
 )  # fmt: skip
 
 
@@ -29,8 +29,15 @@ class Contest:
         self.bytes: dict[str, int] = {}
         self.notes: list[str] = []
         self._total, self._count = sums(self.tables, self.shape.entities)
-        tick("set-up of secea")
-        self._add_secea()
+        self.setups: dict[str, tuple[Timing, int]] = {}
+        everyone = self.shape.but(collusion=self.shape.clients - 1)
+        for name, shape, form in (
+            (SECEA, self.shape, "reciprocal"),
+            (KEYED, self.shape, "keyed"),
+            (KEYED_ALL, everyone, "keyed"),
+        ):
+            tick(f"set-up of {name}")
+            self._add_secea(name, shape, form)
         if find_spec("flwr"):
             self._add_secagg(SECAGG, lean=False)
             self._add_secagg(LEAN, lean=True)
@@ -42,20 +49,20 @@ class Contest:
             self.notes.append("TenSEAL is not installed, so CKKS is missing: pip install 'secea[bench]'")
         self._add_plain()
 
-    def _add_secea(self) -> None:
-        fed = Federation(self.shape.params())
-        _, self.setup = timed(lambda: fed.setup([table.names for table in self.tables]))
-        self.setup_bytes = sum(hop.size for hop in fed.traffic)
+    def _add_secea(self, name: str, shape: Shape, form: str) -> None:
+        fed = Federation(shape.params(), form)
+        _, setup = timed(lambda: fed.setup([table.names for table in self.tables]))
+        self.setups[name] = setup, sum(hop.size for hop in fed.traffic)
 
         def work() -> Timing:
             hops = len(fed.traffic)
             means, timing = timed(lambda: fed.round(self.tables))
-            self.bytes[SECEA] = sum(hop.size for hop in fed.traffic[hops:])
+            self.bytes[name] = sum(hop.size for hop in fed.traffic[hops:])
             self.shape.check(means, fed.params.resolution)
             return timing
 
         work()  # its memory is touched for the first time
-        self.works[SECEA] = work
+        self.works[name] = work
 
     def _add_secagg(self, name: str, *, lean: bool) -> None:
         from secea.bench.secagg import SecAgg
@@ -131,14 +138,15 @@ def peers(scale: Scale, tick: Tick) -> Section:
     contest = Contest(scale, tick)
     found = interleaved(contest.works, scale.repetitions, tick)
     rows = {name: _row(timings, contest.bytes[name]) for name, timings in found.items()}
-    rows["secea, set-up"] = _row([contest.setup], contest.setup_bytes)
-    ours, over = found.pop(SECEA), {}
-    for name, theirs in found.items():
-        over[f"over {name}"] = {
-            "CPU": ratios([each.cpu for each in ours], [each.cpu for each in theirs]),
-            "wall": ratios([each.wall for each in ours], [each.wall for each in theirs]),
-            "bytes": Figure.of(contest.bytes[SECEA] / contest.bytes[name], "x"),
-        }
+    rows |= {f"{name}, set-up": _row([setup], size) for name, (setup, size) in contest.setups.items()}
+    ours, over = {name: found.pop(name) for name in contest.setups}, {}
+    for mine, timings in ours.items():
+        for name, theirs in found.items():
+            over[f"{mine} over {name}"] = {
+                "CPU": ratios([each.cpu for each in timings], [each.cpu for each in theirs]),
+                "wall": ratios([each.wall for each in timings], [each.wall for each in theirs]),
+                "bytes": Figure.of(contest.bytes[mine] / contest.bytes[name], "x"),
+            }
     grids = {
         "round": Grid("One round, all parties in one process", rows),
         "ratios": Grid("A round of secea over one of the others", over),
