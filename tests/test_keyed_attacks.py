@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from secea.arithmetic import grid
 from secea.arithmetic.field import Residues, Ring
 from secea.audit.attacks import keyed_counts as counts
-from secea.audit.attacks.keyed import Coalition, Emptier, Greedy, Guesser, Overheard
+from secea.audit.attacks.keyed import Amplifier, Coalition, Emptier, Greedy, Guesser, Overheard
 from secea.audit.attacks.keyed_counts import BF16, DECIMALS, FLOAT32, FLOAT64, FP16, INT8, INT8_SCALED, LARGE
 from secea.audit.tails import binomial_tail
 from secea.errors import FaultyPeer, TableError
@@ -229,6 +230,35 @@ def test_rows_on_a_coarser_grid_than_their_table_show_counts(rng: np.random.Gene
     said("rows on 2^-6", table_on_half_the_step=alone, table_on_the_step=right, both_rounds=both)
     assert right < NEAR_CHANCE
     assert alone < both < alone + 0.15
+
+
+@pytest.mark.parametrize("kind", [BF16, FP16, INT8], ids=lambda kind: kind.name)
+def test_one_fine_number_in_each_table_uncovers_coarse_rows_unless_grids_are_looked_for_by_row(
+    kind: counts.Inputs, rng: np.random.Generator
+) -> None:
+    """A limit of a grid for the whole table, and its remedy."""
+    params, owners, world = counts.parameters(TRIALS), counts.Owners(TRIALS), counts.unlike(kind, TRIALS, rng)
+    fine = np.full((1, counts.DIM), 1 / 3)
+    rates = []
+    for by in (counts.encoded, counts.filled_by_row):
+        owners.session(params)
+        values = owners.encode(world, kind.dtype, by, fine)
+        rates.append(counts.best_by_grid(counts.seen(params, values, world), kind, world))
+    said(f"one fine number beside, {kind.name}", product=rates[0], grid_by_row=rates[1])
+    assert rates[1] < NEAR_CHANCE
+
+
+def test_rows_with_a_scale_of_their_own_show_counts(rng: np.random.Generator) -> None:
+    """A limit: int8 with a scale for each row has no step that a table could be searched for."""
+    scales = 2.0**-6 / rng.uniform(1, 2, (TRIALS, 1))
+    kind = counts.Inputs("a scale per row", lambda x: np.rint(x / scales) * scales, (1.0,), np.float32, 0.12)
+    params, world, values = unlike(kind, rng)
+    seen = counts.seen(params, values, world)
+    noise = [(width / scales.min(), many) for width, many in seen.noise]
+    scaled = replace(seen, means=seen.means / scales, own=seen.own / scales, noise=noise)
+    rate = counts.rate(counts.by_grid(scaled, kind.steps), world)
+    said("int8, a scale for each row", rounds_1=rate)
+    assert rate > 0.9
 
 
 @pytest.mark.parametrize(("kind", "dim"), [(INT8_SCALED, 16), (INT8_SCALED, 64), (DECIMALS, 16), (DECIMALS, 64)])
@@ -515,6 +545,25 @@ def test_who_takes_owners_away_from_a_slot_sees_their_number_over_rounds_and_no_
     read = numbers.read(np.ascontiguousarray(deviator.heard[:, :, :3]), 2)
     means = [np.mean([tables[n][truth.name[i]] for n in truth.owners(i)], axis=0) for i in range(parties.server.M)]
     assert np.abs(read - np.array(means)).max(axis=1).min() > 2.0**-10
+
+
+def test_an_owner_that_guesses_a_count_has_the_sum_divided_by_fewer_and_nobody_notices(
+    rng: np.random.Generator,
+) -> None:
+    """Admitted: with all but one owner taken away it reads the sum itself. All other owners read it, too."""
+    tables = made_tables(rng, 4, share=0.8)
+    tables = [{name: row / 4 for name, row in table.items()} for table in tables]
+    parties = Parties.of(tables, Overheard(who=0, program=Amplifier), collusion=1)
+    parties.setup()
+    deviator = parties.clients[0].part
+    assert isinstance(deviator, Amplifier)
+    deviator.amount = 3
+    means = parties.round(tables)[0]
+    four = [name for name in tables[0] if all(name in table for table in tables)]
+    assert four
+    for name, mean in zip(tables[0], means, strict=True):
+        if name in four:
+            assert np.abs(mean - sum(table[name] for table in tables)).max() < 4 * parties.session.params.resolution
 
 
 def test_a_deviator_that_asks_for_guessed_names_learns_which_others_have_and_no_more_than_its_list_has_room_for(

@@ -1418,3 +1418,17 @@ def test_a_lie_under_seal_gives_the_honest_means_or_an_error_that_blames(
         assert lied
         assert refusal.suspects
         assert set(refusal.suspects) <= {*range(3), SERVER}
+
+
+def test_the_table_in_the_docs_is_the_table_of_the_form() -> None:
+    page = (Path(__file__).parent.parent / "docs/protocol-keyed.md").read_text(encoding="utf-8")
+    for number, row in enumerate(Keyed.rows):
+        sends = ", ".join(kind.name.lower() for kind in row.sends)
+        sends += " (holders)" if row.phase == "evaluate" else ""
+        answers = ", ".join(kind.name.lower() for kind in row.answers)
+        lost = row.on_loss + (", and the round is lost" if row.loses_round else "")
+        cells = (f"{row.phase} ({number})", "yes" if row.announced else "", sends, answers, lost, row.then)
+        line = "| " + " | ".join(cells) + " |"
+        assert line.replace("|  |", "| |").replace("|  |", "| |") in page, line
+    for kind in Keyed.kinds:
+        assert f"| {kind.name.lower()} | {kind.value} |" in page

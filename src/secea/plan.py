@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from secea.errors import ParamsError
@@ -49,6 +49,8 @@ class Plan:
     """Statistical security of the whole session, in bits."""
     sigma_prime: int
     """What each masked element must have for that."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """How numbers are encoded, where a form has a choice: f, s, w and the like (docs/protocol-keyed.md, K6)."""
     trust: tuple[str, ...] = ()
     """Who may conspire with whom, whether a server that deviates is covered, and who must be there for new names."""
 
@@ -75,10 +77,11 @@ def _plan_of(form: Form, params: Params, entities: int) -> Plan:
         sent_by_clients={"setup": setup.sent_by_clients, "round": each.sent_by_clients},
         setup_multiplications=products[0],
         round_multiplications=products[1],
-        primes=facts["primes"],
+        primes=facts.pop("primes"),
         precision=params.precision,
         sigma=params.sigma,
-        sigma_prime=facts["sigma_prime"],
+        sigma_prime=facts.pop("sigma_prime"),
+        numbers=facts,
         trust=form.trust(params),
     )
 

@@ -311,6 +311,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"precision  a mean is exact to within {params['resolution']:.2g} (max_abs {params['max_abs']:g},"
         f" {found['precision']} bits)"
     )
+    if numbers := found["numbers"]:
+        yield (
+            f"numbers    x * 2^{numbers['f']}; {numbers['s']} numbers of {numbers['w']} units fill what is below; noise of"
+            f" {numbers['s']} narrow numbers and one of {numbers['wide']:,} units; {numbers['checks']} check"
+            f" {'column' if numbers['checks'] == 1 else 'columns'}"
+        )
     for i, line in enumerate(found["trust"] if "K" not in params else ()):
         yield f"{'' if i else 'trust':<10} {line}"
     yield (

@@ -204,7 +204,7 @@ class Form(Protocol):
         ...
 
     def facts(self, params: Params) -> dict[str, int]:
-        """What a plan states: `primes` side by side, and `sigma_prime`, the bits that hide each element."""
+        """What a plan states: `primes` side by side, `sigma_prime`, the bits that hide each element, and more."""
         ...
 
     def memory(self, params: Params, entities: int) -> dict[str, int]:

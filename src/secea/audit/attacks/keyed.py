@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.field import RING61, Residues
 from secea.arithmetic.ristretto import ORDER, multiply, read_scalar, scalar_rows
-from secea.arithmetic.streams import row_streams, scale_rows
+from secea.arithmetic.streams import row_streams, scale_rows, weighted_sums
 from secea.forms.form import Got
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.forms.keyed.form import Keyed, Kind
@@ -344,25 +344,48 @@ class Emptier(KeyedClient):
 
     amount = 0
     empty: NDArray[np.bool_] = np.zeros(0, np.bool_)
+    """What it saw last: which slots are empty,"""
     heard: Residues = RING61.zeros(0, 0)
+    """and the means of all slots under their keys."""
+
+    def _less(self, at: Agreement, shared: Secrets) -> Residues:
+        """What is taken away, times rho: [P, slots, d + checks + 2]."""
+        less = self.numbers.ring.zeros(at.size, self.params.dim + self.numbers.checks + 2)
+        for column, x in enumerate((*shared.J, np.ones_like(shared.rho), shared.beta), self.params.dim):
+            less[:, :, column] = x
+        return less
 
     def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        n, d = self.numbers, self.params.dim
+        ring = self.numbers.ring
         for chunk, (body, *rest) in enumerate(super()._upload(at)):
-            rows = n.ring.from_bytes(bytes(body), at.size, d + n.checks + 2).copy()
-            shared = self.secrets(at).of(chunk, at.size, ())
-            rho = n.ring.multiply(shared.rho, n.ring.constant([-self.amount] * at.size))
-            less = [n.ring.multiply(rho, x) for x in (*shared.J, np.ones_like(rho), shared.beta)]
-            for column, x in enumerate(less, d):
-                rows[:, :, column] = n.ring.add(np.ascontiguousarray(rows[:, :, column]), x)
-            yield n.ring.to_bytes(rows), *rest
+            assert chunk == 0
+            shared = self.secrets(at).of(0, at.size, ())
+            less = self._less(at, shared)
+            scale_rows(ring, less, ring.multiply(shared.rho, ring.constant([self.amount] * at.size)))
+            yield ring.to_bytes(ring.subtract(ring.from_bytes(bytes(body), *less.shape[1:]), less)), *rest
 
     def stream(self, kind: IntEnum, chunk: int, payload: memoryview, at: Agreement) -> None:
         """Look which slots are empty now."""
         super().stream(kind, chunk, payload, at)
-        self.empty = np.frombuffer(bytes(payload[len(payload) - at.size :]), np.uint8).astype(np.bool_)
-        n = self.numbers
-        self.heard = n.ring.from_bytes(bytes(payload[: len(payload) - at.size]), at.size, self.params.dim + n.checks)
+        body, n = len(payload) - at.size, self.numbers
+        self.empty = np.frombuffer(bytes(payload[body:]), np.uint8).astype(np.bool_)
+        self.heard = n.ring.from_bytes(bytes(payload[:body]), at.size, self.params.dim + n.checks)
+
+
+class Amplifier(Emptier):
+    """The same for its own slots, with the key of each row: the sum is then divided by fewer than there are."""
+
+    def _less(self, at: Agreement, shared: Secrets) -> Residues:
+        assert self.union is not None
+        ring, slots, d = self.numbers.ring, self.union.slots, self.params.dim
+        G, less = row_streams(ring, self.union.keys, at.round, d), ring.zeros(*super()._less(at, shared).shape[1:])
+        own = np.ascontiguousarray(super()._less(at, shared)[:, slots])
+        own[:, :, :d] = G
+        for k, alpha in enumerate(shared.alpha):
+            column = np.ascontiguousarray(own[:, :, d + k])
+            own[:, :, d + k] = ring.add(column, weighted_sums(ring, G, alpha))
+        less[:, slots] = own
+        return less
 
 
 class Guesser(KeyedClient):

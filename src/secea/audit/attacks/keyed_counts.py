@@ -185,6 +185,30 @@ def exactly_filled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.
     return np.asarray(bare + np.floor((filled - bare) * share), np.int64)
 
 
+def filled_by_row(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A remedy: the grid is looked for in each row, too, so that one fine number does not narrow the fill of others.
+
+    A number is an odd integer times 2^low, with `used` bits below its leading one; a row has the largest `used` and the
+    smallest `low` of its numbers.
+    """
+    n, exact = part.numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
+    out = part._encoded(table, rows)
+    assert part._grid is not None
+    mantissa, exponent = np.frexp(exact)
+    digits = np.ldexp(np.abs(mantissa), 53).astype(np.int64)
+    zeros = np.log2(np.maximum(digits & -digits, 1)).astype(np.int64)
+    used = np.where(digits > 0, 52 - zeros, 0).max(axis=1)
+    low = np.where(digits > 0, exponent - 53 + zeros, 0).min(axis=1)
+    coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
+    for pair in np.unique(np.stack([used, low]), axis=1).T:
+        where = (used == pair[0]) & (low == pair[1])
+        entities = np.ascontiguousarray(part._entities()[where])
+        bits, finest = min(int(pair[0]), part._grid[0]), min(int(pair[1]), coarsest)
+        some = np.ascontiguousarray(exact[where])
+        out[where] = streams.encode(some, entities, part._fill[:-1], n.f, n.s, n.w, bits, finest, coarsest)
+    return out
+
+
 class Owners:
     """All clients' sides of encoding, with identities that outlast a session."""
 

@@ -272,9 +272,10 @@ class Keyed:
         return params.clients * ((params.T + 1) * (size + 1) + size) + names
 
     def facts(self, params: Params) -> dict[str, int]:
-        """Primes side by side, and sigma'."""
+        """Primes side by side, sigma', and how numbers are encoded, filled and drowned."""
         n = self.numbers(params)
-        return {"primes": n.ring.size, "sigma_prime": n.sigma}
+        chosen = {"f": n.f, "s": n.s, "w": n.w, "wide": n.noise.wide, "checks": n.checks}
+        return {"primes": n.ring.size, "sigma_prime": n.sigma, **chosen}
 
     def memory(self, params: Params, entities: int) -> dict[str, int]:
         """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client."""
