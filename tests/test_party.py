@@ -307,7 +307,7 @@ def state(who: Client | Server) -> list[Any]:
     common = [who.at, counters(who.link), copied(who.part)]
     if isinstance(who, Client):
         running = who._running.hexdigest() if who._running else None
-        return [*common, who.due, running, who._rows]
+        return [*common, replace(who.due, parts=dict(who.due.parts)), running, who._rows]
     sent = {kind: each.sent for kind, each in who._broadcasts.items()}
     collected = [copy.copy(each) for each in (who.collected.progress, who.collected.labels, who.collected.got)]
     return [*common, *collected, dict(who._hellos), len(who._queue), len(who._held), sent, who.lost]
