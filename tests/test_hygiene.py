@@ -100,7 +100,7 @@ def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
 
 ENTROPY: Final = {
     "client.py", "server.py", "party/client.py", "party/server.py", "wire/keys.py", "arithmetic/paillier.py",
-    "engines/local.py", "engines/store.py", "demo/guide.py",
+    "engines/local.py", "engines/federation.py", "engines/store.py", "demo/guide.py",
     "oracle.py", "learn/privacy.py", "testing.py",
 }  # fmt: skip
 """Modules that name the default source; all but demo and oracle only as the default of an argument."""
