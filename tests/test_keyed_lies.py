@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
 from secea.errors import SERVER, FederationError, ProtocolError, RoundLost
-from secea.forms.form import Got
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.server import KeyedServer
 from secea.params import Params
+from secea.party.form import Got
 from secea.party.phases import REST, STOPPED, Agreement, Begin, Common
 from secea.steps import means
 from secea.testing import Parties

@@ -29,10 +29,10 @@ from secea.errors import (
     RoundLost,
     Stale,
 )
-from secea.forms.form import Got, Retry
 from secea.forms.keyed import Keyed
 from secea.params import Params
 from secea.party.client import HASH_BYTES, ROWS_BYTES, Client
+from secea.party.form import Got, Retry
 from secea.party.phases import GREETING, REST, STOPPED, Agreement, Begin, Route, Row
 from secea.party.server import Server
 from secea.party.session import Session

@@ -10,8 +10,8 @@ from typing import Final
 from secea.errors import ParamsError
 from secea.forms import form_of, is_new
 from secea.forms.costs import round_costs, setup_costs
-from secea.forms.form import Form
 from secea.params import Params
+from secea.party.form import Form
 from secea.retrieval import check_paper
 from secea.session import Scheme, check_choice
 from secea.sharing import SEED_LAYOUT

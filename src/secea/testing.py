@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from secea.engines.exchange import Exchange, Tap, untouched
 from secea.errors import SERVER
-from secea.forms.form import Form
 from secea.params import Params
 from secea.party.client import Client
+from secea.party.form import Form
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import TableLike, as_table

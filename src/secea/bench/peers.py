@@ -15,7 +15,8 @@ from secea.bench.shapes import Scale, Shape, sums
 
 Work = Callable[[], Timing]
 SECEA, KEYED, KEYED_ALL, SECAGG, LEAN, CKKS, PLAIN = (
-    "secea", "secea, keyed", "secea, keyed, T=N-1", "SecAgg+ (Flower)", "SecAgg+, float32 back", "CKKS (TenSEAL)", "plain averaging",
+    "secea", "secea, keyed", "secea, keyed, T=N-1", "SecAgg+ (Flower)", "SecAgg+, float32 back", "CKKS (TenSEAL)",
+    "plain averaging",
 )  # fmt: skip
 
 

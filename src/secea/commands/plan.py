@@ -313,8 +313,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     )
     if numbers := found["numbers"]:
         yield (
-            f"numbers    x * 2^{numbers['f']}; {numbers['s']} numbers of {numbers['w']} units fill what is below; noise of"
-            f" {numbers['s']} narrow numbers and one of {numbers['wide']:,} units; {numbers['checks']} check"
+            f"numbers    x * 2^{numbers['f']}; {numbers['s']} numbers of {numbers['w']} units fill what is below; noise"
+            f" of {numbers['s']} narrow numbers and one of {numbers['wide']:,} units; {numbers['checks']} check"
             f" {'column' if numbers['checks'] == 1 else 'columns'}"
         )
     for i, line in enumerate(found["trust"] if "K" not in params else ()):

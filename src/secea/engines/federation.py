@@ -15,9 +15,9 @@ from secea.engines.local import Federation, Losses, client_table, each_client
 from secea.engines.local_port import Account
 from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError
 from secea.forms import form_of
-from secea.forms.form import Form
 from secea.params import Params
 from secea.party.client import Client
+from secea.party.form import Form
 from secea.party.phases import REST
 from secea.party.server import Server
 from secea.party.session import Session

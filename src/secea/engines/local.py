@@ -13,8 +13,8 @@ from secea.client import Client
 from secea.engines.local_port import Account, Cost, Hop, LocalDriver, LocalPort
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
 from secea.forms import is_new
-from secea.forms.form import Form
 from secea.params import Params
+from secea.party.form import Form
 from secea.retrieval import check_paper
 from secea.server import Phase, Server
 from secea.session import Session, check_choice

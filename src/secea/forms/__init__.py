@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from secea.errors import ParamsError
-from secea.forms.form import Form
 from secea.forms.keyed import Keyed
+from secea.party.form import Form
 
 NAMES: Final = (Keyed.name,)
 

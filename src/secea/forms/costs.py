@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from secea.errors import SERVER
-from secea.forms.form import Form
 from secea.params import Params
 from secea.party.client import HASH_BYTES, ROWS_BYTES
+from secea.party.form import Form
 from secea.party.phases import REST, Agreement, Begin, Common, Route, Row, row_of
 from secea.wire.keys import HELLO_BYTES, KEY_BYTES
 from secea.wire.link import overhead

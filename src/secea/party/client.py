@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final
 
 from secea.errors import SERVER, CallError, FaultyPeer, FaultyPeerOrRelay, FederationError, ProtocolError, Stale, party
-from secea.forms.form import ClientPart
+from secea.party.form import ClientPart
 from secea.party.phases import (
     GREETING,
     MOST_ATTEMPTS,
@@ -158,7 +158,7 @@ class Client:
         """The server says what begins, and who takes part. Numbers only grow; members are those we know."""
         header, session, before = opened.header, self.session, self.at
         if header.sender != SERVER or header.receiver != self.number:
-            raise self.link.unauthentic(header.sender, f"{header.title} is not for the server to say")
+            raise self.link.unauthentic(header.sender, f"{header.title} is for the server to say")
         try:
             begin = Begin.parse(opened.payload, session.params.clients)
             row = session.form.rows[begin.phase]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, Stale, party
-from secea.forms.form import Retry, ServerPart
 from secea.party.client import ROWS_BYTES
+from secea.party.form import Retry, ServerPart
 from secea.party.phases import GREETING, MOST_ATTEMPTS, REST, Agreement, Begin, Common, Route, Row, row_of
 from secea.party.session import Session
 from secea.wire.keys import KEY_BYTES, Identity, Sealer

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from secea.errors import ParamsError
-from secea.forms.form import Form
 from secea.params import Params
+from secea.party.form import Form
 from secea.wire.keys import Roster, spelled
 from secea.wire.messages import WIRE_VERSION
 

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from secea.arithmetic.field import RING61, Residues
 from secea.arithmetic.ristretto import ORDER, multiply, read_scalar, scalar_rows
 from secea.arithmetic.streams import row_streams, scale_rows, weighted_sums
-from secea.forms.form import Got
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.server import KeyedServer
 from secea.forms.keyed.shared import RoundSecrets
+from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import masks, oprf, union
 from secea.steps.means import Secrets

@@ -32,12 +32,12 @@ from secea.errors import (
     TableError,
     party,
 )
-from secea.forms.form import Got
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.params import Params
+from secea.party.form import Got
 from secea.party.phases import UNKNOWN, Agreement
 from secea.steps import masks, means, union
 from secea.table import Name, Table, TableLike, as_table

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.ristretto import Tick, valid
 from secea.errors import SERVER, FaultyPeer, ProtocolError, TableError, party
-from secea.forms.form import Got
 from secea.forms.keyed.form import Keyed, Kind
 from secea.params import Params
+from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import oprf
 from secea.table import Name, canonical_names, name_bytes

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from secea.arithmetic import streams
 from secea.arithmetic.field import RING61, Residues
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
-from secea.forms.form import Got, Retry
 from secea.forms.keyed.form import Keyed, Kind
 from secea.params import Params
+from secea.party.form import Got, Retry
 from secea.party.phases import Agreement
 from secea.steps import means, oprf, union
 from secea.wire.messages import NO_CONTEXT, Buffer
