@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -137,3 +139,53 @@ def test_exact_zeros_are_filled_too() -> None:
     zeros = encoded(matrix)[:, 0]
     assert (zeros != 0).all()
     assert np.abs(zeros).max() <= PARAMS.resolution / 8
+
+
+# ------------------------------------------------------------------------------------------------- the grids of rows
+
+
+def of_row(row: list[float], used: int, step: float) -> tuple[int, float]:
+    """In plain fractions: bits below the leading one, and the lowest bit of all, where 8 sizes or more differ."""
+    sizes = {abs(Fraction(x)) for x in row if abs(x) >= 2.0**-1022}
+    if len(sizes) < 8:
+        return used, step
+    low = [(x.numerator & -x.numerator).bit_length() - 1 - (x.denominator.bit_length() - 1) for x in sizes]
+    bits = max(math.frexp(float(x))[1] - 1 - each for x, each in zip(sizes, low, strict=True))
+    return min(used, max(7, bits)), max(step, 2.0 ** min(low))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.lists(
+            st.floats(-64, 64) | st.floats(-64, 64, width=16) | st.integers(-9, 9).map(float), min_size=12, max_size=12
+        ),
+        max_size=4,
+    ),
+    st.integers(7, 52),
+    st.sampled_from((0.0, 1e-3, 0.25)),
+)
+def test_the_grid_of_a_row_is_that_of_its_own_numbers(rows: list[list[float]], used: int, step: float) -> None:
+    bits, steps = grid.grid_of_rows(np.array(rows).reshape(-1, 12), used, step)
+    assert list(zip(bits.tolist(), steps.tolist(), strict=True)) == [of_row(row, used, step) for row in rows]
+
+
+def test_one_fine_row_does_not_change_the_grids_of_the_others() -> None:
+    coarse = bf16(normal(200, 8))
+    coarse[:, 0] = 1 + 2.0**-7  # so that every row uses all of its bits
+    matrix = np.concatenate([coarse, normal(1, 8)])
+    used, step = grid.grid_of(matrix, matrix.dtype)
+    bits, steps = grid.grid_of_rows(matrix, used, step)
+    enough = np.array([np.unique(np.abs(row)).size >= 8 for row in coarse])
+    assert enough.sum() > 150
+    assert used == bits[-1] == 52
+    assert set(bits[:-1][enough].tolist()) == {7}
+    lowest = np.array([2.0 ** min(math.frexp(x)[1] - 8 for x in row) for row in coarse])
+    assert (steps[:-1][enough] >= lowest[enough]).all()
+
+
+def test_seven_sizes_are_not_enough_and_eight_are() -> None:
+    rows = np.array([[1.0, 2, 3, 4, 5, 6, 7, -7, 0], [1, 2, 3, 4, 5, 6, 7, 8, 0], [0] * 9])
+    bits, steps = grid.grid_of_rows(rows, 52, 0.0)
+    assert bits.tolist() == [52, 7, 52]
+    assert steps.tolist() == [0, 1, 0]

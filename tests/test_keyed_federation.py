@@ -367,7 +367,9 @@ def test_clients_join_and_leave_by_a_new_session() -> None:
 @pytest.mark.parametrize(
     ("params", "form", "says"),
     [
-        ({"clients": 4, "dropouts": 1}, "keyed", "dropouts must be 0"),
+        ({"clients": 4, "dropouts": 3}, "keyed", "dropouts must be from 0 to 2 with 4 clients"),
+        ({"clients": 5, "dropouts": 2, "collusion": 3}, "keyed", "from 1 to 2 with 5 clients and 2 drop-outs, got 3"),
+        ({"clients": 4, "dropouts": 1}, Keyed(batch=0), "batch must be from 1"),
         ({"clients": 4, "collusion": 4}, "keyed", "collusion"),
         ({"clients": 4}, Keyed(min_participants=5), "min_participants must be from 2 to 4"),
         ({"clients": 4}, Keyed(min_participants=1), "min_participants must be from 2 to 4"),

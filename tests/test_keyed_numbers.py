@@ -55,21 +55,31 @@ def largest_input(n: Numbers) -> int:
 
 
 def largest_noise(n: Numbers, W: int) -> int:
-    return W * (n.s * (n.C - 1) + n.C * (n.noise.wide - 1))
+    return W * (n.s * (n.C - 1) + n.C * (n.noise_of(W).wide - 1))
 
 
 # ------------------------------------------------------------------------------------------------------------ what fits
 
 
-def test_the_largest_mean_with_all_noise_stays_below_half_of_the_modulus() -> None:
+def test_the_largest_mean_with_all_noise_stays_below_half_of_the_modulus_however_few_add_noise() -> None:
     for _, n, W in everything():
-        assert 2 * (n.C * largest_input(n) + largest_noise(n, W)) < math.prod(n.ring.primes)
+        for noisy in range(1, W + 1):
+            assert largest_noise(n, noisy) == n.reach(noisy)
+            assert 2 * (n.C * largest_input(n) + n.reach(noisy)) < math.prod(n.ring.primes)
+
+
+def test_the_wide_numbers_of_a_round_span_as_much_together_however_few_there_are() -> None:
+    for params, n, W in everything():
+        all_of_it = int(1.7 * params.resolution * 2**n.f)
+        assert n.noise_of(W) == n.noise
+        for noisy in range(1, W + 1):
+            assert all_of_it - noisy < noisy * n.noise_of(noisy).wide <= all_of_it
 
 
 def test_an_encoded_input_stays_below_what_the_encoder_takes() -> None:
     for _, n, _ in everything():
         assert largest_input(n) < 2**61
-        assert math.floor(math.log2(n.max_abs)) - 6 <= 58 - n.f
+        assert n.cap == 2.0 ** (math.floor(math.log2(n.max_abs)) - 6) < 2.0 ** (59 - n.f)
 
 
 @pytest.mark.parametrize(("N", "f"), [(2, 52), (5, 48), (10, 42), (11, 39), (12, 39)])
@@ -107,8 +117,8 @@ def test_digits_are_short_and_make_the_least_common_multiple() -> None:
 
 
 def test_a_mean_is_off_by_less_than_the_resolution_at_the_extremes_of_fill_and_noise() -> None:
-    for params, n, W in everything():
-        noise = largest_noise(n, W)
+    for params, n, noisy in ((params, n, noisy) for params, n, W in everything() for noisy in range(1, W + 1)):
+        noise = largest_noise(n, noisy)
         low, high = -n.s * (n.w - 1) // 2 - 1, n.s * (n.w - 1) - n.s * (n.w - 1) // 2
         for fill, e in ((Fraction(low), 0), (Fraction(high), noise)):
             rounding = Fraction(1, 2) if e else Fraction(-1, 2)
@@ -129,10 +139,10 @@ def test_what_is_read_at_the_extremes_is_the_mean_within_the_resolution(
 ) -> None:
     params = params_of(N, data.draw(st.integers(1, N - 1)), precision, max_abs=max_abs)
     n, W = chosen(params)
-    c, x = data.draw(st.integers(1, N)), share * max_abs
-    for fill, e in ((-(n.s * (n.w - 1) // 2), 0), (n.s * (n.w - 1) - n.s * (n.w - 1) // 2, largest_noise(n, W))):
+    c, x, noisy = data.draw(st.integers(1, N)), share * max_abs, data.draw(st.integers(1, W))
+    for fill, e in ((-(n.s * (n.w - 1) // 2), 0), (n.s * (n.w - 1) - n.s * (n.w - 1) // 2, largest_noise(n, noisy))):
         S = c * (round(Fraction(x) * 2**n.f) + fill)
-        read = n.read(n.ring.constant([n.C * S // c + e]), W)
+        read = n.read(n.ring.constant([n.C * S // c + e]), noisy)
         assert abs(Fraction(float(read[0])) - Fraction(x)) < Fraction(params.resolution)
 
 
@@ -178,7 +188,7 @@ def test_a_digit_is_as_uniform_as_words_of_32_bits_allow(digit: int) -> None:
     assert spectrum.max(initial=0.0) <= bias(digit) * (1 + 1e-9) <= digit / 2**32
 
 
-def images(n: Numbers, c: int) -> float:
+def images(n: Numbers, c: int, wide_number: int) -> float:
     """The lattice of count c in the spectrum, beside one honest owner and one honest noise client: a bound.
 
     It is the largest coefficient around each harmonic m*c/C, summed over m.
@@ -189,7 +199,7 @@ def images(n: Numbers, c: int) -> float:
     with np.errstate(divide="ignore"):
         fill = np.minimum(1.0, 1 / (n.w * np.sin(np.pi * low)))
     zero = np.minimum(np.sin(np.pi * np.minimum(c * high, 0.5)), c * np.sin(np.pi * high))
-    wide = np.minimum(1.0, 1 / (n.noise.wide * zero))
+    wide = np.minimum(1.0, 1 / (wide_number * zero))
     total = 0.0
     for m in range(1, min(L // 2, near) + 1):
         narrow = np.minimum(1.0, zero / (n.C * np.sin(np.pi * np.minimum((m - high) * c / n.C, 0.5))))
@@ -200,10 +210,11 @@ def images(n: Numbers, c: int) -> float:
 
 
 def test_with_the_wide_number_every_harmonic_of_every_count_together_is_below_two_to_the_minus_sigma() -> None:
-    for params, n, _ in everything():
+    for params, n, W in everything():
         if params.precision == 24:
             for c in {2, 3, params.clients // 2, params.clients - 1, params.clients} - {0, 1}:
-                assert images(n, c) < 2.0**-n.sigma
+                for noisy in {1, W}:
+                    assert images(n, c, n.noise_of(noisy).wide) < 2.0**-n.sigma
 
 
 # ---------------------------------------------------------------------------------- small lattices, by full convolution

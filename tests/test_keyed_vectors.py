@@ -164,28 +164,33 @@ def test_noise_is_one_integer_modulo_every_prime() -> None:
     assert largest > 2**64
 
 
-def filled(vector: Any, entity: int, column: int, x: float) -> int:
+def filled(vector: Any, entity: int, column: int, x: float, used: int, step: float) -> int:
     """x * 2^f, half to even, with its fill: narrow numbers, and one as wide as the grid where that is wider."""
     f, s, w, keys = vector["f"], vector["s"], vector["w"], list(map(unhex, vector["keys"]))
     bits = struct.pack("<d", x + 0.0)
     first = (entity + column) % 2**64
     fields = list(chain.from_iterable(words_of(aes(key, struct.pack("<Q", first) + bits)) for key in keys[:-1]))
     fill = sum(field * w >> 32 for field in fields[:s]) - s * (w - 1) // 2
-    grid = vector["finest"] if x == 0 else math.frexp(x)[1] - 1 - vector["used"]
-    grid = min(max(grid, vector["finest"]), vector["coarsest"])
-    below = grid + f
-    if below >= w.bit_length():
-        moved = (first + ((grid + 4096) << 48)) % 2**64
+    own = math.ldexp(1.0, math.frexp(x)[1] - 1 - used) if x else 0.0
+    grid = min(max(own, step), *floats([vector["cap"]]))
+    units = math.floor(Fraction(grid) * 2**f)
+    if units > w:
+        moved = (first + struct.unpack("<Q", struct.pack("<d", grid))[0]) % 2**64
         drawn = int.from_bytes(aes(keys[-1], struct.pack("<Q", moved) + bits)[:8], "little")
-        fill += (drawn >> (64 - below)) - (1 << (below - 1))
+        fill += (drawn * units >> 64) - units // 2
     return int(round(Fraction(x) * 2**f) + fill)
 
 
 def test_values_are_filled_by_a_keyed_function_of_entity_column_and_value() -> None:
     vectors = load("streams")["encode"]
     for vector in vectors:
-        for entity, values, found in zip(vector["entities"], vector["floats"], vector["integers"], strict=True):
-            assert found == [filled(vector, entity, j, x) for j, x in enumerate(floats(values))], vector["name"]
+        rows = zip(
+            *(vector[of] for of in ("entities", "floats", "integers", "used")), floats(vector["step"]), strict=True
+        )
+        for entity, values, found, *of_row in rows:
+            assert found == [filled(vector, entity, j, x, *of_row) for j, x in enumerate(floats(values))], vector[
+                "name"
+            ]
     assert any(x == "-0x0.0p+0" for vector in vectors for x in flat(vector["floats"]))
 
 
@@ -205,7 +210,10 @@ def test_the_chosen_numbers_hold_the_bound() -> None:
         assert min(N, vector["collusion"] + 1) == W
         params = Params(N, dim=vector["dim"], precision=vector["precision"])
         value = Fraction(params.max_abs) * 2 ** vector["f"] * (1 + Fraction(1, 128)) + s * w
-        assert 2 * (C * value + W * (s * (C - 1) + C * (vector["wide"] - 1))) < math.prod(vector["primes"])
+        assert vector["wide"] == vector["wides"][W - 1]
+        for noisy, wide in enumerate(vector["wides"], 1):
+            assert wide == int(1.7 * params.resolution * 2 ** vector["f"]) // noisy
+            assert 2 * (C * value + noisy * (s * (C - 1) + C * (wide - 1))) < math.prod(vector["primes"])
         harmonic = 1 / (math.pi * w) + max(vector["digits"]) / 2**32
         assert -s * math.log2(harmonic) >= vector["sigma"]
         assert math.prod(vector["primes"]).bit_length() * vector["checks"] >= 60

@@ -38,7 +38,7 @@ from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import TableLike
 from secea.testing import Parties, Recorder, insecure_seeded
-from secea.wire.keys import KEY_BYTES, Identity, Sealer
+from secea.wire.keys import KEY_BYTES, Identity, Roster, Sealer
 from secea.wire.link import Link, broadcast_name
 from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, NO_CONTEXT, Buffer, Header, Layout
 from secea.wire.randomness import Entropy
@@ -209,6 +209,9 @@ class Plain:
     def canonical(self, params: Params) -> str:
         return f"{params.canonical()}\nplain"
 
+    def table(self, params: Params) -> tuple[Row, ...]:
+        return self.rows
+
     def fewest(self, params: Params, phase: str = "") -> int:
         return 2
 
@@ -237,11 +240,18 @@ class Plain:
                 return Layout(1, WORD)
 
     def client(
-        self, params: Params, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
+        self,
+        params: Params,
+        session: bytes,
+        roster: Roster,
+        number: int,
+        identity: Identity,
+        names: Iterable[Any],
+        entropy: Entropy,
     ) -> PlainClient:
         return PlainClient(number, entropy)
 
-    def server(self, params: Params) -> PlainServer:
+    def server(self, params: Params, session: bytes) -> PlainServer:
         return PlainServer()
 
 

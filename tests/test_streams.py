@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from secea.arithmetic import portable, streams
 from secea.arithmetic._kernels.native import ffi, lib
@@ -82,19 +83,25 @@ def noise_of(seed: bytes, lane: int, noise: Noise, i: int) -> int:
 
 def filled(
     x: float, entity: int, column: int, fill_keys: list[bytes],
-    f: int, s: int, w: int, used: int, finest: int, coarsest: int,
+    f: int, s: int, w: int, used: int, step: float, cap: float,
 ) -> int:  # fmt: skip
     value = 0.0 if x == 0 else x
     data = ((entity + column) % 2**64).to_bytes(8, "little") + np.float64(value).tobytes()
     output = b"".join(encryptor(key)(data) for key in fill_keys[:-1])
     fields = [int.from_bytes(output[at : at + 4], "little") for at in range(0, len(output), 4)]
-    g = finest if x == 0 else min(max(math.frexp(x)[1] - 1 - used, finest), coarsest)
-    of_grid = (entity + column + (g + 4096 << 48)) % 2**64  # each grid is another draw
+    own = Fraction(0) if x == 0 else Fraction(2) ** (math.frexp(x)[1] - 1 - used)
+    g = float(min(max(own, Fraction(step)), Fraction(cap)))
+    of_grid = (entity + column + int.from_bytes(np.float64(g).tobytes(), "little")) % 2**64  # each grid is another draw
     z = int.from_bytes(encryptor(fill_keys[-1])(of_grid.to_bytes(8, "little") + data[8:])[:8], "little")
-    width = 1 << g + f if g + f >= 0 else 0
-    grid = (z * width >> 64) - width // 2 if width > w else 0
+    units = math.floor(Fraction(g) * (1 << f))
+    grid = (z * units >> 64) - units // 2 if units > w else 0
     scaled = round(Fraction(x) * (1 << f))
     return scaled + sum(field * w >> 32 for field in fields[:s]) - s * (w - 1) // 2 + grid
+
+
+def of_rows(rows: int, used: int, step: float) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """All rows have this grid."""
+    return np.full(rows, used, np.int32), np.full(rows, step)
 
 
 # ----------------------------------------------------------------------------------------------------------- streams
@@ -331,13 +338,19 @@ def test_weighted_sums_and_scaled_rows_are_those_of_python_integers(
 
 
 @st.composite
-def fills(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
-    """f, s, w, used, finest, coarsest."""
+def fills(draw: st.DrawFn) -> tuple[int, int, int, float]:
+    """f, s, w, cap."""
     f, s = draw(st.integers(0, 60)), draw(st.integers(0, 14))
     w = draw(st.sampled_from((1, 2, 3, 2**8, 2**11, 2**11 + 1, 2**32 - 1)) | st.integers(1, 2**32 - 1))
-    coarsest = draw(st.integers(-f - 3, 58 - f))
-    finest = draw(st.integers(-f - 3, coarsest) | st.sampled_from((-1200, -(2**40))).filter(lambda g: g <= coarsest))
-    return f, s, w, draw(st.sampled_from((0, 7, 23, 52))), finest, coarsest
+    most = math.nextafter(2.0 ** (59 - f), 0.0)
+    caps = st.integers(-f - 3, 58 - f).map(lambda e: 2.0**e) | st.sampled_from((0.0, most)) | st.floats(0.0, most)
+    return f, s, w, draw(caps)
+
+
+def steps_near(f: int, w: int) -> st.SearchStrategy[float]:
+    """Steps of a row: none, tiny ones, any, those about as wide as w."""
+    some = st.sampled_from((0.0, -0.0, 5e-324, 1e-3, w / 2.0**f, (w + 1) / 2.0**f, math.nextafter((w + 1) / 2.0**f, 0)))
+    return some | st.floats(0.0, 2.0 ** (60 - f)) | st.integers(-f - 3, 60 - f).map(lambda e: 2.0**e)
 
 
 def key_count(s: int) -> int:
@@ -351,7 +364,7 @@ SPECIAL = (0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, -(2.0**-1022), 1.0, -1.0, 0.5
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_a_fill_is_that_of_python_integers(level: int, data: st.DataObject) -> None:
-    f, s, w, *grid = data.draw(fills())
+    f, s, w, cap = data.draw(fills())
     some = [data.draw(keys) for _ in range(key_count(s))]
     rows, dim = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 90))
     most = math.nextafter(2.0 ** (61 - f), 0.0)
@@ -364,12 +377,14 @@ def test_a_fill_is_that_of_python_integers(level: int, data: st.DataObject) -> N
     )
     entities = rng.integers(0, 2**64, rows, np.uint64)
     entities[:1] = 2**64 - 3
+    used = np.array([data.draw(st.sampled_from((0, 7, 23, 52, 1100))) for _ in range(rows)], np.int32)
+    step = np.array([data.draw(steps_near(f, w)) for _ in range(rows)], np.float64)
     expected = [
-        [filled(float(x), int(entity), j, some, f, s, w, *grid) for j, x in enumerate(row)]
-        for row, entity in zip(matrix, entities, strict=True)
+        [filled(float(x), int(entity), j, some, f, s, w, int(bits), float(g), cap) for j, x in enumerate(row)]
+        for row, entity, bits, g in zip(matrix, entities, used, step, strict=True)
     ]
     with streams.use(level):
-        assert streams.encode(matrix, entities, some, f, s, w, *grid).tolist() == expected
+        assert streams.encode(matrix, entities, some, f, s, w, used, step, cap).tolist() == expected
 
 
 @each_level
@@ -378,7 +393,7 @@ def test_a_fill_is_that_of_python_integers(level: int, data: st.DataObject) -> N
 def test_a_fill_depends_on_entity_column_and_value_alone(level: int, key: list[bytes], seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix, entities = rng.normal(size=(40, 33)), rng.integers(0, 2**64, 40, np.uint64)
-    order, shape = rng.permutation(40), (40, 6, 2**11, 23, -40, 0)
+    order, shape = rng.permutation(40), (40, 6, 2**11, *of_rows(40, 23, 2.0**-40), 1.0)
     with streams.use(level):
         once = streams.encode(matrix, entities, key, *shape)
         again = streams.encode(np.ascontiguousarray(matrix[order]), entities[order], key, *shape)
@@ -397,10 +412,13 @@ def test_a_fill_depends_on_entity_column_and_value_alone(level: int, key: list[b
 def test_a_wider_fill_scales_the_numbers_and_does_not_redraw_them(level: int, key: bytes, w: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     zeros, entities = np.zeros((20, 9)), rng.integers(0, 2**64, 20, np.uint64)
+    none = *of_rows(20, 0, 0.0), 0.0
     with streams.use(level):
-        one = streams.encode(zeros, entities, [key, key], 0, 1, w, 0, -1, -1) + (w - 1) // 2
-        two = streams.encode(zeros, entities, [key, key], 0, 1, 2 * w, 0, -1, -1) + (2 * w - 1) // 2
-        finer, coarser = (streams.encode(zeros, entities, [key], f, 0, 1, 0, 0, 0) + 2 ** (f - 1) for f in (57, 58))
+        one = streams.encode(zeros, entities, [key, key], 0, 1, w, *none) + (w - 1) // 2
+        two = streams.encode(zeros, entities, [key, key], 0, 1, 2 * w, *none) + (2 * w - 1) // 2
+        finer, coarser = (
+            streams.encode(zeros, entities, [key], f, 0, 1, *of_rows(20, 0, 1.0), 1.0) + 2 ** (f - 1) for f in (57, 58)
+        )
     assert np.array_equal(two >> 1, one)
     assert np.array_equal(coarser >> 1, finer)
     assert finer.min() >= 0
@@ -414,7 +432,10 @@ def test_another_grid_is_another_draw(level: int, key: bytes, seed: int) -> None
     rng = np.random.default_rng(seed)
     zeros, entities = np.zeros((40, 9)), rng.integers(0, 2**64, 40, np.uint64)
     with streams.use(level):
-        fills = [streams.encode(zeros, entities, [key], 50, 0, 1, 0, g, g) / 2.0 ** (50 + g) for g in (-8, -7, 0)]
+        fills = [
+            streams.encode(zeros, entities, [key], 50, 0, 1, *of_rows(40, 0, g), 1.0) / (2.0**50 * g)
+            for g in (2.0**-8, 2.0**-7, 0.0109, math.nextafter(0.0109, 1), 1.0)
+        ]
     for i, one in enumerate(fills):
         for other in fills[i + 1 :]:
             assert abs(np.corrcoef(one.reshape(-1), other.reshape(-1))[0, 1]) < 0.4
@@ -423,12 +444,14 @@ def test_another_grid_is_another_draw(level: int, key: bytes, seed: int) -> None
 @each_level
 @settings(deadline=None, max_examples=3)
 @given(key=st.lists(keys, min_size=2, max_size=2))
-def test_a_fill_is_centred_and_stays_within_its_widths(level: int, key: list[bytes]) -> None:
-    s, w, width = 3, 4, 8
+@pytest.mark.parametrize("width", [7, 8, 13])
+def test_a_fill_is_centred_and_stays_within_its_widths(level: int, width: int, key: list[bytes]) -> None:
+    s, w = 3, 4
     entities = np.arange(0, 2**20, 2**6, dtype=np.uint64)
+    grid = of_rows(entities.size, 0, width + 0.9)  # what is not a whole unit is cut off
     with streams.use(level):
-        fill = streams.encode(np.zeros((entities.size, 4)), entities, key, 0, s, w, 0, 3, 3)
-    lowest, highest = -(s * (w - 1) // 2) - width // 2, s * (w - 1) - s * (w - 1) // 2 + width // 2 - 1
+        fill = streams.encode(np.zeros((entities.size, 4)), entities, key, 0, s, w, *grid, 20.0)
+    lowest, highest = -(s * (w - 1) // 2) - width // 2, s * (w - 1) - s * (w - 1) // 2 + width - width // 2 - 1
     assert set(fill.reshape(-1).tolist()) == set(range(lowest, highest + 1))
     variance = s * (w**2 - 1) / 12 + (width**2 - 1) / 12
     assert abs(fill.mean() - (lowest + highest) / 2) <= 7 * math.sqrt(variance / fill.size)
@@ -436,7 +459,7 @@ def test_a_fill_is_centred_and_stays_within_its_widths(level: int, key: list[byt
 
 # ---------------------------------------------------------------------------------------------------------- refusals
 
-FILL = (40, 6, 2**11, 23, -40, 0)
+FILL = (40, 6, 2**11, *of_rows(2, 23, 2.0**-40), 1.0)
 ENTITIES = np.zeros(2, np.uint64)
 
 
@@ -480,9 +503,23 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
         lambda: streams.encode(matrix, ENTITIES, [good], *FILL),
         lambda: streams.encode(matrix, ENTITIES, [good, good, secret], *FILL),
         lambda: streams.encode(matrix.astype(np.float32), ENTITIES, [good] * 3, *FILL),
-        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 0, 23, -40, 0),
-        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 2**11, 23, 1, 0),
-        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 2**11, 23, 0, 19),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, 40, 6, 0, *FILL[3:]),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:5], 2.0**19),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:5], -1.0),
+        lambda: streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:5], math.nan),
+        *(
+            partial(streams.encode, matrix, ENTITIES, [good] * 3, *FILL[:3], *rows, 1.0)
+            for rows in (
+                of_rows(3, 23, 0.0),
+                of_rows(2, -1, 0.0),
+                of_rows(2, 1101, 0.0),
+                of_rows(2, 23, -1.0),
+                of_rows(2, 23, math.nan),
+                of_rows(2, 23, math.inf),
+                (FILL[3], FILL[4].astype(np.float32)),
+                (FILL[3].astype(np.int64), FILL[4]),
+            )
+        ),
         lambda: Noise(1, (2**16,), 3),
         lambda: Noise(1, (0,), 3),
         lambda: Noise(1, (2,), 2**62),

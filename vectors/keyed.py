@@ -152,11 +152,13 @@ def key_streams() -> Json:
             noise("an odd number of words", RING61, 3, Noise(1, (60,), 1)),
         ],
         "encode": [
-            encoded("float64, fill alone", 51, 6, 256, 52, -1200, 0),
-            encoded("float32: its own grid", 51, 6, 256, 23, -1200, 0),
-            encoded("bf16, clipped to the coarsest grid", 40, 6, 256, 7, -1200, -2),
-            encoded("a common step of 2^-8", 40, 10, 2**11, 52, -8, 0),
-            encoded("another f, the same draws", 44, 10, 2**11, 52, -8, 0),
+            encoded("float64, fill alone", 51, 6, 256, [52, 52], [0.0, 0.0], 1.0),
+            encoded("float32: its own grid", 51, 6, 256, [23, 23], [0.0, 0.0], 1.0),
+            encoded("bf16, at most the coarsest grid", 40, 6, 256, [7, 7], [0.0, 0.0], 0.25),
+            encoded("a common step of 2^-8", 40, 10, 2**11, [52, 52], [2.0**-8] * 2, 1.0),
+            encoded("another f, the same draws", 44, 10, 2**11, [52, 52], [2.0**-8] * 2, 1.0),
+            encoded("a step that is no power of two", 40, 6, 256, [23, 23], [1e-3, 1e-3], 1.0),
+            encoded("each row has its own grid", 40, 6, 256, [52, 9], [0.0, 0.0109], 1.0),
         ],
         "neighbours": [
             {"members": members, "degree": degree, "of": [masks.neighbours(members, degree, n) for n in members]}
@@ -219,14 +221,14 @@ HASHED: Final[tuple[Name, ...]] = ("a", "\u00e9", 7, -1, "7")
 VALUES: Final = (0.0, -0.0, 1.0, -1.0, 0.1, -1 / 3, 2.5 * 2**-18, 2.0**-30, 5e-324, 63.99999999, -64.0, 1.25)
 
 
-def encoded(name: str, f: int, s: int, w: int, used: int, finest: int, coarsest: int) -> Json:
+def encoded(name: str, f: int, s: int, w: int, used: list[int], step: list[float], cap: float) -> Json:
     """Fixed point with its fill; the same values and keys in every entry."""
     matrix = np.array([VALUES, [x / 3 for x in VALUES]])
     keys = [fixed(f"fill {b}") for b in range(portable.fill_keys(s) - 1)] + [fixed("fill of the grid")]
     hashes = np.array([2**64 - 3, 12345], np.uint64)
-    found = streams.encode(matrix, hashes, keys, f, s, w, used, finest, coarsest)
+    found = streams.encode(matrix, hashes, keys, f, s, w, np.array(used, np.int32), np.array(step), cap)
     return {
-        "name": name, "f": f, "s": s, "w": w, "used": used, "finest": finest, "coarsest": coarsest, "keys": keys,
+        "name": name, "f": f, "s": s, "w": w, "used": used, "step": step, "cap": cap, "keys": keys,
         "entities": hashes.tolist(), "floats": matrix.tolist(), "integers": found.tolist(),
     }  # fmt: skip
 
@@ -234,13 +236,13 @@ def encoded(name: str, f: int, s: int, w: int, used: int, finest: int, coarsest:
 def numbers(clients: int, collusion: int, precision: int) -> Json:
     """What is chosen for some parameters."""
     params = Params(clients, dim=16, collusion=collusion, precision=precision, max_entities=100, max_union=200)
-    n = Keyed().numbers(params)
+    n, W = Keyed().numbers(params), Keyed().noise_count(params, clients)
     return {
         "clients": clients, "collusion": collusion, "precision": precision, "dim": 16, "max_entities": 100,
         "max_union": 200,
         "primes": n.ring.primes, "C": n.C, "f": n.f, "s": n.s, "w": n.w, "digits": n.noise.digits,
         "wide": n.noise.wide, "sigma": n.sigma, "checks": n.checks,
-        "noise_clients": Keyed().noise_count(params, clients),
+        "noise_clients": W, "wides": [n.noise_of(noisy).wide for noisy in range(1, W + 1)],
     }  # fmt: skip
 
 

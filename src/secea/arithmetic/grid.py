@@ -28,6 +28,8 @@ FINEST_SHARE: Final = 8
 """Everything below 1/8 of the resolution is filled, whatever the input's grid."""
 ENOUGH_DISTINCT: Final = 32
 """A coarser grid than the dtype's is inferred from so many different sizes: fewer may just be round numbers."""
+ENOUGH_IN_A_ROW: Final = 8
+"""The same for the grid of one row."""
 MOST_LOOKED_AT: Final = 1 << 13
 """Values that are sampled to count different sizes."""
 MOST_DECIMALS: Final = 15
@@ -46,6 +48,25 @@ def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, flo
     lib.significance(ffi.from_buffer("double[]", matrix), matrix.size, used, step)
     steps = math.ldexp(1.0, step[0]), _common_step(matrix, few), _decimal_step(matrix, few, finest)
     return max(COARSEST_BITS, min(finest, used[0])), max(steps)
+
+
+def grid_of_rows(matrix: NDArray[np.float64], used: int, step: float) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The same for each row, which may be coarser than its table, given what the table has.
+
+    Else one fine number anywhere in a table would narrow the fill of all its rows.
+    """
+    rows, dim = matrix.shape
+    bits, low, sizes = (np.empty(rows, np.int32) for _ in range(3))
+    lib.significance_rows(
+        ffi.from_buffer("double[]", matrix),
+        rows,
+        dim,
+        ENOUGH_IN_A_ROW,
+        *(ffi.from_buffer("int[]", x) for x in (bits, low, sizes)),
+    )
+    enough = sizes == ENOUGH_IN_A_ROW
+    each = np.where(enough, np.clip(bits, COARSEST_BITS, used), used).astype(np.int32)
+    return each, np.maximum(np.ldexp(np.where(enough, 1.0, 0.0), np.where(enough, low, 0)), step)
 
 
 def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float:

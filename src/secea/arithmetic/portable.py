@@ -22,6 +22,8 @@ MOST_WORDS: Final = 1024
 """Words that the noise of one element may take."""
 MOST_KEYS: Final = 16
 """Keys of a fill."""
+MOST_BITS: Final = 1100
+"""Significant bits of a number, at most."""
 MOST_RETRIES: Final = 256
 AT_ONCE: Final = 1 << 16
 """Elements that are made together."""
@@ -123,7 +125,7 @@ def fill_keys(s: int) -> int:
 
 def check_fill(
     matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
-    f: int, s: int, w: int, used: int, finest: int, coarsest: int,
+    f: int, s: int, w: int, used: NDArray[np.int32], step: NDArray[np.float64], cap: float,
 ) -> None:  # fmt: skip
     """Whether these are arguments of `encode`."""
     if matrix.ndim != 2 or matrix.dtype != np.float64 or not matrix.flags.c_contiguous:
@@ -133,10 +135,14 @@ def check_fill(
     check_keys(keys)
     if s < 0 or len(keys) != fill_keys(s) or len(keys) > MOST_KEYS:
         raise ValueError(f"a fill of {s} numbers needs {fill_keys(s)} keys, at most {MOST_KEYS}, got {len(keys)}")
-    if not 0 < w < 2**32 or not 0 <= f <= 1000 or not 0 <= used <= 1100:
-        raise ValueError(f"w is 1..2^32-1, f is 0..1000 and used 0..1100, got {w}, {f} and {used}")
-    if not finest <= coarsest <= 58 - f:
-        raise ValueError(f"the grid goes from {finest} to {coarsest}: it must not end below it, nor above {58 - f}")
+    if not 0 < w < 2**32 or not 0 <= f <= 1000:
+        raise ValueError(f"w is 1..2^32-1 and f is 0..1000, got {w} and {f}")
+    if used.shape != matrix.shape[:1] or used.dtype != np.int32 or not np.all((used >= 0) & (used <= MOST_BITS)):
+        raise ValueError(f"{matrix.shape[0]} numbers of bits, int32 from 0 to {MOST_BITS}, are needed")
+    if step.shape != matrix.shape[:1] or step.dtype != np.float64 or not np.all((step >= 0) & (step < np.inf)):
+        raise ValueError(f"{matrix.shape[0]} steps, float64 and not negative, are needed")
+    if not 0 <= cap < math.ldexp(1.0, 59 - f):
+        raise ValueError(f"the coarsest grid is below 2^{59 - f}, got {cap}")
 
 
 # ----------------------------------------------------------------------------------------------------------- streams
@@ -216,10 +222,10 @@ def row_streams(ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> 
 # ------------------------------------------------------------------------------------------------------------- noise
 
 
-def _high(z: Words, factor: int) -> Words:
+def _high(z: Words, factor: Words) -> Words:
     """(z * factor) >> 64, for factors below 2^62."""
     half, low = np.uint64(32), np.uint64(2**32 - 1)
-    f_high, f_low = np.uint64(factor >> 32), np.uint64(factor & (2**32 - 1))
+    f_high, f_low = factor >> half, factor & low
     z_high, z_low = z >> half, z & low
     middle = z_high * f_low + (z_low * f_low >> half)
     other = z_low * f_high + (middle & low)
@@ -239,7 +245,7 @@ def add_noise(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -
         data = blocks_of(seed, lane, 0, first * noise.blocks, some * noise.blocks)
         words = np.frombuffer(data, "<u4").reshape(some, 4 * noise.blocks).astype(np.uint64)
         z = words[:, noise.words - 2] | words[:, noise.words - 1] << np.uint64(32)
-        total = ring.reduce(_high(z, noise.wide).astype(np.int64))
+        total = ring.reduce(_high(z, np.full_like(z, noise.wide)).astype(np.int64))
         for part in reversed(range(parts)):
             digits = words[:, part : noise.s * parts : parts] * np.uint64(noise.digits[part]) >> np.uint64(32)
             scale = np.ascontiguousarray(np.broadcast_to(ring.constant([noise.digits[part]]), total.shape))
@@ -272,26 +278,31 @@ def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
 # -------------------------------------------------------------------------------------------------------------- fill
 
 
-GRID_OFFSET: Final = 4096
-"""Makes the exponent of a grid positive."""
-
-
 def _fields(key: bytes, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Four fields of 32 bits for each block."""
     encrypted = np.frombuffer(_encrypted(key, blocks.tobytes()), "<u4")
     return encrypted.reshape(*blocks.shape[:-1], 4).astype(np.uint64)
 
 
+def grids_of(
+    matrix: NDArray[np.float64], used: NDArray[np.int32], step: NDArray[np.float64], cap: float
+) -> NDArray[np.float64]:
+    """The grid of each number: that of so many bits, or its row's step if that is wider; 0 where it has none."""
+    own = np.ldexp(1.0, np.frexp(matrix)[1] - 1 - used[:, None])
+    grids: NDArray[np.float64] = np.minimum(np.maximum(np.where(matrix == 0, 0.0, own), step[:, None]), cap)
+    return grids
+
+
 def encode(
     matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
-    f: int, s: int, w: int, used: int, finest: int, coarsest: int,
+    f: int, s: int, w: int, used: NDArray[np.int32], step: NDArray[np.float64], cap: float,
 ) -> NDArray[np.int64]:  # fmt: skip
     """x * 2^f, rounded, and a fill that is a keyed function of entity, column and value.
 
     It is the sum of s numbers below w, centred, and of one as wide as the grid of x where that is above w. The latter
     is another draw for another grid: scaled, the fills of two grids would cancel.
     """
-    check_fill(matrix, entities, keys, f, s, w, used, finest, coarsest)
+    check_fill(matrix, entities, keys, f, s, w, used, step, cap)
     with np.errstate(over="ignore"):
         scaled = np.ldexp(matrix, f)
     if not np.all(np.abs(scaled) < 2.0**61):
@@ -302,14 +313,12 @@ def encode(
     outputs = [_fields(key, blocks) for key in keys[:-1]]
     fields = np.concatenate([np.zeros((*matrix.shape, 0), np.uint64), *outputs], 2)[:, :, :s]
     narrow = (fields * np.uint64(w) >> np.uint64(32)).sum(2).astype(np.int64)
-    grid = np.where(matrix == 0, finest, np.frexp(matrix)[1].astype(np.int64) - 1 - used)
-    grid = np.clip(grid, finest, coarsest)
-    blocks[:, :, 0] += (grid + GRID_OFFSET).astype(np.uint64) << np.uint64(48)
+    grids = grids_of(matrix, used, step, cap)
+    blocks[:, :, 0] += grids.view(np.uint64)
     drawn_from = _fields(keys[-1], blocks)
     z = drawn_from[:, :, 0] | drawn_from[:, :, 1] << np.uint64(32)
-    below = grid + f
-    filled = below >= w.bit_length()  # the width, 2^below, is above w
-    below = np.where(filled, below, 1)
-    drawn = (z >> (64 - below).astype(np.uint64)).astype(np.int64) - (np.int64(1) << (below - 1))
-    fill: NDArray[np.int64] = narrow - (s * (w - 1)) // 2 + np.where(filled, drawn, 0)
+    units = np.ldexp(grids, f).astype(np.uint64)
+    units[units <= w] = 0
+    wide = _high(z, units).astype(np.int64) - (units // np.uint64(2)).astype(np.int64)
+    fill: NDArray[np.int64] = narrow - (s * (w - 1)) // 2 + wide
     return np.rint(scaled).astype(np.int64) + fill

@@ -35,7 +35,6 @@ __all__ = [
 BEST: Final[int] = lib.aes_level()
 """The best that this processor has: 0 nothing (the portable twin is used), 1 AES-NI, 2 VAES on 512 bits."""
 
-_LOWEST: Final = -(2**20)
 _level = BEST
 
 
@@ -155,29 +154,17 @@ def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
 
 def encode(
     matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
-    f: int, s: int, w: int, used: int, finest: int, coarsest: int,
+    f: int, s: int, w: int, used: NDArray[np.int32], step: NDArray[np.float64], cap: float,
 ) -> NDArray[np.int64]:  # fmt: skip
     """x * 2^f, rounded, and a fill that is a keyed function of entity, column and value (see `portable.encode`)."""
-    portable.check_fill(matrix, entities, keys, f, s, w, used, finest, coarsest)
+    portable.check_fill(matrix, entities, keys, f, s, w, used, step, cap)
     if not _level:
-        return portable.encode(matrix, entities, keys, f, s, w, used, finest, coarsest)
+        return portable.encode(matrix, entities, keys, f, s, w, used, step, cap)
     out, names = np.empty(matrix.shape, np.int64), np.ascontiguousarray(entities)
-    grid = max(finest, _LOWEST), max(coarsest, _LOWEST)  # nothing is filled so far below the point
-    rows, dim = matrix.shape
+    bits, steps = np.ascontiguousarray(used), np.ascontiguousarray(step) + 0.0  # no minus zero
     if not lib.encode_filled(
-        _level,
-        _at(matrix),
-        _at(names),
-        rows,
-        dim,
-        b"".join(keys),
-        len(keys),
-        f,
-        s,
-        w,
-        used,
-        *grid,
-        _at(out, write=True),
-    ):
+        _level, _at(matrix), _at(names), *matrix.shape, b"".join(keys), len(keys), f, s, w,
+        ffi.from_buffer("int32_t[]", bits), _at(steps), cap + 0.0, _at(out, write=True),
+    ):  # fmt: skip
         raise ValueError(portable.TOO_LARGE)
     return out

@@ -87,7 +87,8 @@ class Exchange:
                 self._hand_over(n, messages)
             self.deliver()
             streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
-        if missing := [n for n in server.missing() if n not in self.here]:
+        missing = [n for n in server.missing() if n not in self.here]
+        if missing and not server.enough:
             server.give_up()
             left = [n for n in members if n in self.here]
             if row.loses_round:

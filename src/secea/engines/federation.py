@@ -34,6 +34,10 @@ class TwoClients(UserWarning):
     """Two clients learn more of each other than three: by subtraction."""
 
 
+class Uncovered(UserWarning):
+    """So many drop-outs leave no room against a server that deviates."""
+
+
 class FormFederation(Federation):
     """All parties of a federation whose form lives on the new core."""
 
@@ -61,6 +65,9 @@ class FormFederation(Federation):
         self.progress: Progress | None = None
         if params.clients == 2:
             warnings.warn(self.form.trust(self.params)[-1], TwoClients, stacklevel=3)
+        D, T = self.params.dropouts, self.params.T
+        if params.collusion is None and params.clients <= 2 * D + T:
+            warnings.warn(self.form.trust(self.params)[2], Uncovered, stacklevel=3)
 
     # ------------------------------------------------------------------------------------------------- the user's
 
@@ -161,8 +168,12 @@ class FormFederation(Federation):
             raise
 
     def prepare(self) -> None:
-        """Nothing can be made ahead of a round without drop-outs."""
-        _ = self._running_exchange
+        """With drop-outs: mask keys for the next rounds, made and shared ahead. Optional, and counted apart."""
+        exchange = self._running_exchange
+        with self._alone():
+            if self.params.dropouts:
+                self._account.phase, self._account.round = "offline", 0
+                self._run(exchange, self.form.prepare_phase, exchange.server.at.members)
 
     def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table.
@@ -209,6 +220,8 @@ class FormFederation(Federation):
             if not settled or server.at.members != tuple(here):
                 self._run(exchange, self.form.union_phase, here)
                 continue
+            if not server.part.prepared(server.at):
+                self._run(exchange, self.form.prepare_phase, here)
             exchange.each(here, lambda n: self.clients[n].contribute(given[n], self._number))
             self._account.phase, self._account.round = "online", self._number
             server.collect(self.form.ready_phase)
@@ -257,7 +270,7 @@ class FormFederation(Federation):
             raise CallError(f"there is no client {client!r}; the clients are 0..{self.params.clients - 1}")
 
     def _lost(self, vanish: Losses | int) -> dict[int, str]:
-        default, phases = self.form.round_phase, [row.phase for row in self.form.rows]
+        default, phases = self.form.round_phase, [row.phase for row in self.form.table(self.params)]
         if isinstance(vanish, int):
             return {vanish: default}
         losses = dict(vanish) if isinstance(vanish, Mapping) else dict.fromkeys(vanish, default)

@@ -41,8 +41,9 @@ def setup_costs(form: Form, params: Params, entities: int) -> Costs:
     costs, N = Costs(), params.clients
     hello = HEADER_BYTES + HELLO_BYTES
     costs.add(Common.HELLO, hello, up=N, down=N * (N - 1) + N)
-    start = Agreement(form.setup_phase, tuple(range(N)), union=1, names=1, size=entities)
-    for row in _chain(form, form.setup_phase):
+    everyone = tuple(range(N))
+    start = Agreement(form.setup_phase, everyone, everyone, union=1, names=1, size=entities)
+    for row in _chain(form, params, form.setup_phase):
         _add_row(costs, form, params, row, replace(start, phase=row.phase))
     return costs
 
@@ -50,19 +51,20 @@ def setup_costs(form: Form, params: Params, entities: int) -> Costs:
 def round_costs(form: Form, params: Params, entities: int) -> Costs:
     """One round with all clients."""
     costs = Costs()
-    at = Agreement(form.round_phase, tuple(range(params.clients)), union=1, names=1, round=1, size=entities)
+    everyone = tuple(range(params.clients))
+    at = Agreement(form.round_phase, everyone, everyone, union=1, names=1, round=1, size=entities)
     for phase in (form.ready_phase, form.round_phase):
-        for row in _chain(form, phase):
+        for row in _chain(form, params, phase):
             _add_row(costs, form, params, row, replace(at, phase=row.phase))
     return costs
 
 
-def _chain(form: Form, phase: str) -> Iterator[Row]:
+def _chain(form: Form, params: Params, phase: str) -> Iterator[Row]:
     """The rows from an announced phase until nothing goes on."""
     first = True
     while phase != REST:
-        row = row_of(form.rows, phase)
-        yield replace(row, announced=row.announced and first)
+        row = row_of(form.table(params), phase)
+        yield replace(row, announced=row.decides or (row.announced and first))
         phase, first = row.then, False
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from secea.arithmetic.ristretto import ORDER, multiply, scalar_rows
 from secea.errors import FederationError
-from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.numbers import WIDE, Numbers
 from secea.steps.oprf import finalize, hash_to_group, input_of
 from secea.table import Name, name_bytes
 
@@ -77,27 +77,32 @@ def F(name: Name, k: int) -> bytes:
 # What an input becomes, and what hides its count (K6).
 
 
-def grid(x: float, used: int, finest: int, coarsest: int) -> int:
-    """K6: 2^this is the step of numbers like x that have `used` bits below the leading one."""
-    return min(max(math.frexp(x)[1] - 1 - used, finest), coarsest) if x else finest
+def grid(x: float, used: int, step: float, cap: float) -> float:
+    """K6: numbers like x, with `used` bits below the leading one or on a common step (0: none), lie so far apart."""
+    return min(max(math.ldexp(1.0, math.frexp(x)[1] - 1 - used) if x else 0.0, step), cap)
 
 
-def encode(x: float, fields: Sequence[int], step: int, n: Numbers) -> int:
-    """K6: v = x * 2^f, rounded, and its fill: s numbers below w, and one below the grid's step if that is above w.
+def encode(x: float, fields: Sequence[int], step: float, n: Numbers) -> int:
+    """K6: v = x * 2^f, rounded, and its fill: s numbers below w, and one as wide as the grid if that is above w.
 
     `fields` are s words of 32 bits, and two more from the block of the grid's number.
     """
     narrow = sum(field * n.w >> 32 for field in fields[: n.s]) - n.s * (n.w - 1) // 2
-    width = 1 << max(0, step + n.f)
-    wide = (fields[n.s] + (fields[n.s + 1] << 32)) * width >> 64
-    return round(Fraction(x) * (1 << n.f)) + narrow + (wide - width // 2 if width > n.w else 0)
+    units = math.floor(Fraction(step) * (1 << n.f))
+    wide = (fields[n.s] + (fields[n.s + 1] << 32)) * units >> 64
+    return round(Fraction(x) * (1 << n.f)) + narrow + (wide - units // 2 if units > n.w else 0)
 
 
-def noise(words: Sequence[int], n: Numbers) -> int:
+def wide(W: int, n: Numbers) -> int:
+    """K6: the wide number of each of W noise clients is below this; together they span 1.7 resolutions."""
+    return int(WIDE * math.ldexp(n.resolution, n.f)) // W
+
+
+def noise(words: Sequence[int], W: int, n: Numbers) -> int:
     """K6: e, the sum of s numbers below C, each made of its digits, and of C times one below `wide`."""
     base, place = n.noise.digits, [math.prod(n.noise.digits[:i]) for i in range(len(n.noise.digits))]
     narrow = dot((word * digit >> 32 for word, digit in zip(words[:-2], base * n.s, strict=True)), place * n.s)
-    return narrow + n.C * ((words[-2] + (words[-1] << 32)) * n.noise.wide >> 64)
+    return narrow + n.C * ((words[-2] + (words[-1] << 32)) * wide(W, n) >> 64)
 
 
 # A round (K5).
@@ -148,7 +153,7 @@ def right(R_i: Vector, empty: bool, i: int, members: int, s: Secrets, p: int) ->
 
 def read(R: Vector, G: Vector, W: int, n: Numbers) -> Fraction:
     """K5.4, an owner: subtract G, join the primes, subtract the mean of W noises, centre, and divide by C * 2^f."""
-    Q, mean = math.prod(n.ring.primes), W * (n.s * (n.C - 1) + n.C * (n.noise.wide - 1)) // 2
+    Q, mean = math.prod(n.ring.primes), W * (n.s * (n.C - 1) + n.C * (wide(W, n) - 1)) // 2
     x = sum((r - g) * (Q // p) * pow(Q // p, -1, p) for r, g, p in zip(R, G, n.ring.primes, strict=True))
     return Fraction((x - mean + Q // 2) % Q - Q // 2, n.C << n.f)
 
@@ -184,13 +189,13 @@ def aggregate(
     d = max((len(row) for table in tables for row in table.values()), default=0)
     v = [
         {
-            slot[name]: tuple(encode(x, uniform(draw, 1 << 32, n.s + 2), grid(x, 52, -n.f, 0), n) for x in row)
+            slot[name]: tuple(encode(x, uniform(draw, 1 << 32, n.s + 2), grid(x, 52, 0.0, 1.0), n) for x in row)
             for name, row in table.items()
         }
         for table in tables
     ]
     words = n.s * len(n.noise.digits) + 2
-    e = {w: [tuple(noise(uniform(draw, 1 << 32, words), n) for _ in range(d)) for _ in slot] for w in noisy}
+    e = {w: [tuple(noise(uniform(draw, 1 << 32, words), len(noisy), n) for _ in range(d)) for _ in slot] for w in noisy}
     G = [[uniform(draw, p, d) for _ in slot] for p in n.ring.primes]
     R = [one_round(v, e, G_p, T, n, p, draw) for G_p, p in zip(G, n.ring.primes, strict=True)] if slot else []
 

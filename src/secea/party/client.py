@@ -69,7 +69,9 @@ class Client:
         self.session = session
         form = session.form
         self.link = Link(session.hash, session.roster, form.kinds, number, identity, entropy)
-        self.part: ClientPart = form.client(session.params, session.hash, number, identity, names, entropy)
+        self.part: ClientPart = form.client(
+            session.params, session.hash, session.roster, number, identity, names, entropy
+        )
         self.at = Agreement()
         self.due = Due()
         self._running: hashlib._Hash | None = None  # the hash of the broadcast that is coming
@@ -86,7 +88,7 @@ class Client:
     @property
     def row(self) -> Row:
         """The row of the table that this client is in."""
-        return row_of(self.session.form.rows, self.at.phase)
+        return row_of(self.session.rows, self.at.phase)
 
     def overdue(self) -> ProtocolError | None:
         """What should have come by now, and who may have failed to send it. None where nothing is due."""
@@ -161,7 +163,7 @@ class Client:
             raise self.link.unauthentic(header.sender, f"{header.title} is for the server to say")
         try:
             begin = Begin.parse(opened.payload, session.params.clients)
-            row = session.form.rows[begin.phase]
+            row = session.rows[begin.phase]
         except (ValueError, IndexError) as error:
             raise FaultyPeer(SERVER, f"{header.title} cannot be read: {error}") from None
         numbers = {name: getattr(header, name) for name in before.numbers}
@@ -254,7 +256,7 @@ class Client:
     def _enter(self, at: Agreement) -> None:
         """A phase begins: what it sends is labelled now, and what it waits for is known."""
         form, params, me = self.session.form, self.session.params, self.number
-        row = row_of(form.rows, at.phase)
+        row = row_of(self.session.rows, at.phase)
         self.part.enter(at)
         waiting: set[tuple[IntEnum, int]] = set()
         for kind in row.sends:
@@ -306,9 +308,10 @@ class Client:
 
 
 def _next(row: Row, before: Agreement, header: Header) -> bool:
-    """Whether the numbers of an announcement follow ours: another round of the same union, or another union."""
-    if row.loses_round:
+    """Whether the numbers of an announcement follow ours: of the same round or another one, or of another union."""
+    if row.counts != "union":
         same = replace(before, round=header.round).numbers
-        return header.round > before.round and all(getattr(header, name) == value for name, value in same.items())
+        next_round = header.round > before.round if row.counts == "round" else header.round == before.round
+        return next_round and all(getattr(header, name) == value for name, value in same.items())
     fits = header.attempt < MOST_ATTEMPTS
     return fits and header.epoch > before.union and header.round >= before.round  # who was absent has missed rounds

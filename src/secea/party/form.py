@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from secea.params import Params
 from secea.party.phases import Agreement, Route, Row
 from secea.table import Name, Table, TableLike
-from secea.wire.keys import Identity
+from secea.wire.keys import Identity, Roster
 from secea.wire.messages import Buffer, Layout
 from secea.wire.randomness import Entropy
 
@@ -109,6 +109,10 @@ class ServerPart(Protocol):
         """The chunks of a broadcast that can leave now, in order; each is given once."""
         ...
 
+    def prepared(self, at: Agreement) -> bool:
+        """Whether what is made ahead of rounds is there for the next one."""
+        ...
+
     def finish(self, at: Agreement, got: Got) -> Agreement:
         """All is here: what is agreed on now. Or `Retry`."""
         ...
@@ -137,9 +141,12 @@ class Form(Protocol):
         """The kinds that are used chunk by chunk, and not collected."""
         ...
 
-    @property
-    def rows(self) -> tuple[Row, ...]:
+    def table(self, params: Params) -> tuple[Row, ...]:
         """The table of phases."""
+        ...
+
+    def quorum(self, params: Params, at: Agreement) -> int:
+        """How many members are enough in a phase that goes on without some."""
         ...
 
     @property
@@ -155,6 +162,11 @@ class Form(Protocol):
     @property
     def union_phase(self) -> str:
         """The phase with which a union of other participants begins."""
+        ...
+
+    @property
+    def prepare_phase(self) -> str:
+        """The phase in which what rounds need is made ahead."""
         ...
 
     @property
@@ -216,11 +228,18 @@ class Form(Protocol):
         ...
 
     def client(
-        self, params: Params, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
+        self,
+        params: Params,
+        session: bytes,
+        roster: Roster,
+        number: int,
+        identity: Identity,
+        names: Iterable[Any],
+        entropy: Entropy,
     ) -> ClientPart:
         """The part of client n."""
         ...
 
-    def server(self, params: Params) -> ServerPart:
+    def server(self, params: Params, session: bytes) -> ServerPart:
         """The server's part."""
         ...

@@ -64,9 +64,15 @@ class Row:
     then: str = REST
     """The phase that follows."""
     announced: bool = False
-    """Whether it begins with the server's word on who takes part."""
+    """Whether it can begin with the server's word on who takes part."""
+    decides: bool = False
+    """Whether it always does, also where it follows another phase: who got so far takes part."""
+    counts: str = "union"
+    """Which number an announcement of it raises: the `union`'s, the `round`'s, or none."""
+    tolerates: bool = False
+    """Whether it goes on without some who are missing: the form's quorum is enough."""
     loses_round: bool = False
-    """Whether a round is lost if somebody is missing."""
+    """Whether a round is lost if too many are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ class Agreement:
 
     phase: str = GREETING
     members: tuple[int, ...] = ()
+    participants: tuple[int, ...] = ()
+    """Those of the union: members of a later phase may be fewer."""
     union: int = 0
     """Counts all attempts at a union or at what comes before it."""
     attempt: int = 0
@@ -141,10 +149,11 @@ class Begin:
         """What the members agree on when the phase begins; `anchor` is what they agreed on before."""
         text = b" ".join(b"%d" % value for value in numbers.values())
         context = digest(b"begin", anchor, phase.encode(), text, self.to_bytes())
-        size = before.size if numbers["epoch"] == before.union else UNKNOWN
+        same = numbers["epoch"] == before.union
+        size, participants = (before.size, before.participants) if same else (UNKNOWN, self.clients)
         return replace(
-            before, phase=phase, size=size, members=self.clients, union=numbers["epoch"], attempt=numbers["attempt"],
-            names=numbers["weights"], round=numbers["round"], context=context,
+            before, phase=phase, size=size, participants=participants, members=self.clients, union=numbers["epoch"],
+            attempt=numbers["attempt"], names=numbers["weights"], round=numbers["round"], context=context,
         )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ class Server:
     def __init__(self, session: Session, identity: Identity, entropy: Entropy = os.urandom) -> None:
         self.session = session
         self.link = Link(session.hash, session.roster, session.form.kinds, SERVER, identity, entropy)
-        self.part: ServerPart = session.form.server(session.params)
+        self.part: ServerPart = session.form.server(session.params, session.hash)
         self.at = Agreement()
         self.collected = Collected()
         self.lost: frozenset[int] = frozenset()
@@ -70,7 +70,7 @@ class Server:
     @property
     def row(self) -> Row:
         """The row of the table that the server is in."""
-        return row_of(self.session.form.rows, self.at.phase)
+        return row_of(self.session.rows, self.at.phase)
 
     @property
     def M(self) -> int:
@@ -85,7 +85,7 @@ class Server:
         if unknown := [n for n in clients if n not in self.link.peers]:
             raise FederationError(f"no hello came from {', '.join(map(party, unknown))}")
         numbers = form.next_numbers(phase, self.at, again=again)
-        index = next(i for i, row in enumerate(form.rows) if row.phase == phase)
+        index = next(i for i, row in enumerate(self.session.rows) if row.phase == phase)
         begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
         anchor = self.part.anchor(phase, self.at)
         at = begin.agreed(phase, self.at, numbers, anchor)
@@ -122,6 +122,14 @@ class Server:
         """The members whose messages have not all come."""
         return tuple(n for n in self.at.members if any(not self._complete(n, kind) for kind in self.row.sends))
 
+    @property
+    def enough(self) -> bool:
+        """Whether the phase can be closed as it is."""
+        missing = len(self.missing())
+        if not self.row.tolerates:
+            return not missing
+        return len(self.at.members) - missing >= self.session.form.quorum(self.session.params, self.at)
+
     def _complete(self, sender: int, kind: IntEnum) -> bool:
         form, params, at = self.session.form, self.session.params, self.at
         if sender not in form.senders(kind, params, at):
@@ -142,9 +150,9 @@ class Server:
                 return tuple(v for v in receivers if v != sender)
 
     def close(self) -> None:
-        """All of a phase has come: what follows from it goes out, and the next phase begins."""
-        row, at = self.row, self.at
-        if missing := self.missing():
+        """All of a phase has come, or enough: what follows from it goes out, and the next phase begins."""
+        row, at, missing = self.row, self.at, self.missing()
+        if not self.enough:
             raise FederationError(f"the phase '{row.phase}' is not complete: {', '.join(map(party, missing))}")
         try:
             after = self.part.finish(at, self.collected.got)
@@ -156,7 +164,11 @@ class Server:
         self._queue.extend(self._held)
         for kind in row.answers:
             self._broadcast(kind, after)
-        self._enter(replace(after, phase=row.then))
+        if row_of(self.session.rows, row.then).decides:
+            self.at = after
+            self.begin(row.then, (n for n in at.members if n not in missing))
+        else:
+            self._enter(replace(after, phase=row.then))
 
     def give_up(self) -> None:
         """What goes on will not be finished: whoever began a round has lost it."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from secea.errors import ParamsError
 from secea.params import Params
 from secea.party.form import Form
+from secea.party.phases import Row
 from secea.wire.keys import Roster, spelled
 from secea.wire.messages import WIRE_VERSION
 
@@ -27,6 +28,11 @@ class Session:
         object.__setattr__(self, "params", self.form.checked(self.params))
         if len(self.roster.clients) != self.params.clients:
             raise ParamsError(f"the roster has {len(self.roster.clients)} clients, Params has {self.params.clients}")
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The form's table of phases for these parameters."""
+        return self.form.table(self.params)
 
     @cached_property
     def hash(self) -> bytes:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.ristretto import ORDER, scalar_of
 from secea.wire.keys import expand
+from secea.wire.randomness import KeyStream
 
 
 def neighbours(members: Sequence[int], degree: int, me: int) -> tuple[int, ...]:
@@ -39,6 +41,45 @@ def _opposite(at: int, size: int) -> set[int]:
 def pair_seed(pair_key: bytes, context: bytes, q: int) -> bytes:
     """The key of a pair's masks in attempt q; `context` is L, the digest of the union."""
     return expand(pair_key, "mask", context, b"%d" % q)
+
+
+def self_seed(seed: bytes, context: bytes, q: int) -> bytes:
+    """The key of a client's own mask in attempt q."""
+    return expand(seed, "self mask", context, b"%d" % q)
+
+
+def scalars(stream: KeyStream, count: int) -> list[int]:
+    """Uniform secrets, which can be shared."""
+    return [scalar_of(stream.bytes(64)) for _ in range(count)]
+
+
+def shares(secret: int, threshold: int, clients: Sequence[int], stream: KeyStream) -> dict[int, int]:
+    """Client n: Shamir's shares of a secret, one for each client; `threshold` of them give it, fewer give nothing."""
+    rest = scalars(stream, threshold - 1)
+    dealt = {}
+    for v in clients:
+        value = 0
+        for coefficient in reversed(rest):
+            value = (value + coefficient) * (v + 1) % ORDER
+        dealt[v] = (value + secret) % ORDER
+    return dealt
+
+
+def weights_at_zero(clients: Sequence[int]) -> dict[int, int]:
+    """What each client's share counts in the secret."""
+    weights = {}
+    for v in clients:
+        over = under = 1
+        for u in clients:
+            if u != v:
+                over, under = over * (u + 1) % ORDER, under * (u - v) % ORDER
+        weights[v] = over * pow(under, -1, ORDER) % ORDER
+    return weights
+
+
+def recovered(given: Mapping[int, int], weights: Mapping[int, int]) -> int:
+    """The server: the secret, from the shares of those who have weights."""
+    return sum(weights[v] * given[v] for v in weights) % ORDER
 
 
 def add_masks(ring: Ring, rows: Residues, me: int, seeds: Mapping[int, bytes], lane: int) -> None:

@@ -491,6 +491,26 @@ void significance(const double *x, size_t n, int *used, int *step) {
     }
 }
 
+#define MOST_SIZES 64
+
+/* Whether this size is among those that were seen; if not, it is put there. */
+static int seen_before(double size, double *seen, int count) {
+    for (int k = 0; k < count; k++)
+        if (seen[k] == size) return 1;
+    seen[count] = size;
+    return 0;
+}
+
+void significance_rows(const double *x, size_t rows, size_t dim, int most, int *used, int *step, int *sizes) {
+    double seen[MOST_SIZES];
+    for (size_t row = 0; row < rows; row++, x += dim) {
+        significance(x, dim, used + row, step + row);
+        sizes[row] = 0;
+        for (size_t i = 0; i < dim && sizes[row] < most; i++)
+            if (leading_bit(x[i]) != -1023) sizes[row] += !seen_before(__builtin_fabs(x[i]), seen, sizes[row]);
+    }
+}
+
 /* out = sign * (l[0] + l[1] 2^32 + l[2] 2^64 + l[3] 2^96) modulo p; the powers are below 2^30 modulo primes that fold */
 FAST static void limbs_modulo(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
     const uint32_t one = (uint32_t)((UINT64_C(1) << 32) % p), two = (uint32_t)((uint64_t)one * one % p);

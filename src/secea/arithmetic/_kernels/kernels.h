@@ -47,6 +47,10 @@ void join61(uint64_t less, const uint64_t *x, double *out, size_t n, double scal
  * the lowest bit that is set in any of them (INT_MAX if all are zero). */
 void significance(const double *x, size_t n, int *used, int *step);
 
+/* The same for each row of `dim` numbers; and how many different sizes its nonzero numbers have, counted up to `most`, which is
+ * at most 64. */
+void significance_rows(const double *x, size_t rows, size_t dim, int most, int *used, int *step, int *sizes);
+
 /* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the top g + f bits of filler[i] (128 bits, two
  * words, the lower first) minus half of their range. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within
  * [finest, coarsest]. out is [count][n]. Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */

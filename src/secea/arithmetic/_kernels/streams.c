@@ -537,50 +537,67 @@ FAST static void add_narrow(uint64_t *narrow, const uint64_t *fields, const uint
     }
 }
 
-/* The exponent of the grid of a number. */
-static inline int64_t grid_of(double x, int used, int finest, int coarsest) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const int64_t exact = (int64_t)(bits >> 52 & 0x7FF) - 1023 - used, floor = exact < finest ? finest : exact;
-    return floor > coarsest ? coarsest : floor;
+/* The bits of the grids of numbers of one row, max(2^(e - used), step) but at most cap, e the exponent of the leading bit. Floats
+ * that are not negative have the order of their bits. Powers of two below the normal floats are taken as 0: nothing is
+ * filled there. */
+FAST static void grids_of(const double *x, size_t n, int used, int64_t step, int64_t cap, uint64_t *grid) {
+    for (size_t i = 0; i < n; i++) {
+        int64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        const int64_t e = (bits >> 52 & 0x7FF) - used, own = e > 0 ? e << 52 : 0, floor = own < step ? step : own;
+        grid[i] = (uint64_t)(floor > cap ? cap : floor);
+    }
 }
 
-/* Each grid is a draw of its own: its exponent goes into the block that is encrypted. */
-#define GRID_OFFSET 4096
-
-FAST static void mix_grids(uint64_t *blocks, const double *x, size_t n, int used, int finest, int coarsest) {
-    for (size_t i = 0; i < n; i++)
-        blocks[2 * i] += (uint64_t)(grid_of(x[i], used, finest, coarsest) + GRID_OFFSET) << 48;
+/* How many units a grid is wide; 0 if that is not above w. */
+FAST static void units_of(const uint64_t *grid, size_t n, double scale, int64_t w, uint64_t *units) {
+    for (size_t i = 0; i < n; i++) {
+        double width;
+        memcpy(&width, grid + i, sizeof width);
+        const int64_t whole = (int64_t)(width * scale);
+        units[i] = whole > w ? (uint64_t)whole : 0;
+    }
 }
 
-FAST static int join_fill(const double *x, const uint64_t *narrow, const uint64_t *z, size_t n, double scale, int f,
-                          int64_t centre, int least, int used, int finest, int coarsest, int64_t *out) {
+FAST static void mix_grids(uint64_t *blocks, const uint64_t *grid, size_t n) { /* another grid is another draw */
+    for (size_t i = 0; i < n; i++) blocks[2 * i] += grid[i];
+}
+
+static void draw_units(uint64_t *narrow, const uint64_t *z, const uint64_t *units, size_t n) {
+    for (size_t i = 0; i < n; i++) narrow[i] += (uint64_t)((wide)z[2 * i] * units[i] >> 64) - units[i] / 2;
+}
+
+FAST static int join_fill(const double *x, const uint64_t *fill, size_t n, double scale, int64_t centre, int64_t *out) {
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
-        const int64_t below = grid_of(x[i], used, finest, coarsest) + f;
-        const uint64_t some = below >= least ? UINT64_MAX : 0, by = (uint64_t)(below & 63);
-        const uint64_t drawn = z[2 * i] >> ((64 - by) & 63), half = (UINT64_C(1) << by) >> 1;
         const double size = x[i] * scale;
         bad |= !(__builtin_fabs(size) < 0x1p61);
-        out[i] = (int64_t)__builtin_rint(size) + (int64_t)narrow[i] - centre + (int64_t)((drawn - half) & some);
+        out[i] = (int64_t)__builtin_rint(size) + (int64_t)fill[i] - centre;
     }
     return bad != 0;
 }
 
+static int64_t bits_of(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 int encode_filled(int level, const double *x, const uint64_t *entities, size_t rows, size_t dim, const uint8_t *keys,
-                  size_t blocks, int f, size_t s, uint32_t w, int used, int finest, int coarsest, int64_t *out) {
+                  size_t blocks, int f, size_t s, uint32_t w, const int32_t *used, const double *step, double cap,
+                  int64_t *out) {
     schedule plans[16];
     tile in, fields;
-    uint64_t narrow[BLOCKS];
+    uint64_t fill[BLOCKS], grid[BLOCKS], units[BLOCKS];
     const double scale = __builtin_ldexp(1.0, f);
-    const int64_t centre = (int64_t)(s * (uint64_t)(w - 1) / 2);
-    const int least = 32 - __builtin_clz(w); /* 2^least is the first power of two above w */
+    const int64_t centre = (int64_t)(s * (uint64_t)(w - 1) / 2), most = bits_of(cap);
     int bad = 0;
     for (size_t k = 0; k < blocks; k++) expand(keys + 32 * k, plans + k);
     for (size_t start = 0, row = 0, column = 0; start < rows * dim; start += BLOCKS) {
         const size_t n = rows * dim - start < BLOCKS ? rows * dim - start : BLOCKS;
         for (size_t i = 0; i < n;) {
             const size_t stop = n - i < dim - column ? n : i + dim - column;
+            grids_of(x + start + i, stop - i, used[row], bits_of(step[row]), most, grid + i);
             for (; i < stop; i++, column++) {
                 const double number = x[start + i] + 0.0; /* no minus zero */
                 in.pair[2 * i] = entities[row] + column;
@@ -588,16 +605,18 @@ int encode_filled(int level, const double *x, const uint64_t *entities, size_t r
             }
             if (column == dim) column = 0, row++;
         }
-        memset(narrow, 0, n * sizeof *narrow);
+        memset(fill, 0, n * sizeof *fill);
         for (size_t k = 0; k + 1 < blocks; k++) {
             uint64_t factor[4];
             encrypt(level, plans + k, in.byte, 0, 0, fields.byte, n);
             for (size_t j = 0; j < 4; j++) factor[j] = 4 * k + j < s ? w : 0;
-            add_narrow(narrow, fields.pair, factor, n);
+            add_narrow(fill, fields.pair, factor, n);
         }
-        mix_grids(in.pair, x + start, n, used, finest, coarsest);
+        mix_grids(in.pair, grid, n);
         encrypt(level, plans + blocks - 1, in.byte, 0, 0, fields.byte, n);
-        bad |= join_fill(x + start, narrow, fields.pair, n, scale, f, centre, least, used, finest, coarsest, out + start);
+        units_of(grid, n, scale, w, units);
+        draw_units(fill, fields.pair, units, n);
+        bad |= join_fill(x + start, fill, n, scale, centre, out + start);
     }
     return !bad;
 }

@@ -38,7 +38,9 @@ void scale_rows32(const uint32_t *primes, size_t count, uint32_t *x, size_t x_st
 void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t rows, size_t length);
 
 /* out = rint(x * 2^f) and the fill below the grid of x, for rows of `dim` numbers. There are (s + 3) / 4 keys for the s
- * numbers, and one for the grid's; at most 16. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within [finest, coarsest]; coarsest + f <= 58. Returns 0
- * if a number is not below 2^61 after scaling, or is none; then out is of no use. */
+ * numbers, and one for the grid's; at most 16. The grid is the larger of step[row] and 2^(e - used[row]), e the exponent of the
+ * leading bit of x, but at most `cap`; cap * 2^f < 2^59, f <= 1000. Returns 0 if a number is not below 2^61 after scaling, or is
+ * none; then out is of no use. */
 int encode_filled(int level, const double *x, const uint64_t *entities, size_t rows, size_t dim, const uint8_t *keys,
-                  size_t blocks, int f, size_t s, uint32_t w, int used, int finest, int coarsest, int64_t *out);
+                  size_t blocks, int f, size_t s, uint32_t w, const int32_t *used, const double *step, double cap,
+                  int64_t *out);

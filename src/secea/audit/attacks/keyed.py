@@ -32,7 +32,7 @@ from secea.steps import masks, oprf, union
 from secea.steps.means import Secrets
 from secea.table import Name, TableLike, name_bytes
 from secea.testing import Parties
-from secea.wire.keys import Identity, digest, expand
+from secea.wire.keys import Identity, Roster, digest, expand
 from secea.wire.messages import Buffer
 from secea.wire.randomness import Entropy
 
@@ -47,8 +47,8 @@ MOST_SEEN: Final = 64
 class Listening(KeyedServer):
     """A server that follows the protocol, and keeps what comes from each client."""
 
-    def __init__(self, form: Keyed, params: Any) -> None:
-        super().__init__(form, params)
+    def __init__(self, form: Keyed, params: Any, session: bytes) -> None:
+        super().__init__(form, params, session)
         self.lists: dict[int, Residues] = {}
         self.tables: dict[int, Residues] = {}
         self.uploads: dict[int, Residues] = {}
@@ -90,15 +90,22 @@ class Overheard(Keyed):
     program: type[KeyedClient] = KeyedClient
 
     def client(
-        self, params: Any, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
+        self,
+        params: Any,
+        session: bytes,
+        roster: Roster,
+        number: int,
+        identity: Identity,
+        names: Iterable[Any],
+        entropy: Entropy,
     ) -> Any:
         """The part of client n."""
         program = self.program if number == self.who else KeyedClient
-        return program(self, params, session, number, identity, names, entropy)
+        return program(self, params, session, roster, number, identity, names, entropy)
 
-    def server(self, params: Any) -> Any:
+    def server(self, params: Any, session: bytes) -> Any:
         """The server's part."""
-        return Listening(self, params)
+        return Listening(self, params, session)
 
 
 # ------------------------------------------------------------------------------------------------------ the coalition

@@ -20,16 +20,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic import streams
+from secea.arithmetic import grid, streams
 from secea.arithmetic.field import Residues
-from secea.arithmetic.portable import Noise
-from secea.forms.keyed.client import _NO_GRID, KeyedClient
+from secea.arithmetic.portable import Noise, grids_of
+from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Keyed
-from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers
+from secea.forms.keyed.numbers import Numbers
 from secea.params import Params
 from secea.party.phases import Agreement
 from secea.table import Table
-from secea.wire.keys import Identity
+from secea.wire.keys import Identity, Roster
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -42,6 +42,8 @@ CHANCE: Final = 1 / len(COUNTS)
 DIM: Final = 16
 POINTS: Final = 4096
 """At which a density is computed."""
+MOST_BITS: Final = 1100
+"""More significant bits than a float has: no grid of its own."""
 OTHERWISE: Final = 0.01
 """The part of all numbers that may be off for other reasons."""
 
@@ -87,7 +89,7 @@ BF16: Final = Inputs("bf16", _bits(7), _powers(7, 12), np.float32)
 FP16: Final = Inputs("fp16", _bits(10), _powers(10, 15), np.float32)
 INT8: Final = Inputs("steps of 2^-6", _steps_of(2.0**-6), (2.0**-6,), np.float32)
 ODD_STEP: Final = 2.0**-6 / 1.43
-"""The worst for a fill whose width is the next power of two."""
+"""The worst for the mutant whose fill is as wide as the next power of two."""
 INT8_SCALED: Final = Inputs("steps of 0.0109...", _steps_of(ODD_STEP), (ODD_STEP,), np.float32, 0.12)
 DECIMALS: Final = Inputs("3 decimals", lambda x: np.asarray(np.round(x, 3)), (1e-3,), np.float32)
 KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS)
@@ -157,56 +159,47 @@ def unfilled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]
     return np.asarray(np.rint(np.ldexp(table.matrix[rows].astype(np.float64), part.numbers.f)), np.int64)
 
 
-def floored(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A mutant: everything below 1/8 of the resolution is filled, whatever the grid."""
-    n, exact = part.numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
-    floor = math.floor(math.log2(n.resolution / 8))
-    return streams.encode(exact, part._entities(), part._fill[:-1], n.f, n.s, n.w, 52, floor, floor)
+def _with_grids(part: KeyedClient, exact: Floats, used: int, step: float) -> NDArray[np.int64]:
+    """All rows have this grid."""
+    n, rows = part.numbers, len(exact)
+    grids = np.full(rows, used, np.int32), np.full(rows, step)
+    return streams.encode(exact, part._entities(), part._fill[:-1], n.f, n.s, n.w, *grids, n.cap)
+
+
+def _exact(table: Table, rows: Counts) -> Floats:
+    return np.ascontiguousarray(table.matrix[rows], np.float64)
 
 
 def _bare(part: KeyedClient, exact: Floats) -> NDArray[np.int64]:
     """With the narrow fill alone."""
-    n = part.numbers
-    return streams.encode(exact, part._entities(), part._fill[:-1], n.f, n.s, n.w, 52, _NO_GRID, _NO_GRID)
+    return _with_grids(part, exact, MOST_BITS, 0.0)
+
+
+def floored(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A mutant: everything below 1/8 of the resolution is filled, whatever the grid."""
+    floor = 2.0 ** math.floor(math.log2(part.numbers.resolution / 8))
+    return _with_grids(part, _exact(table, rows), MOST_BITS, floor)
 
 
 def halved(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
     """A mutant: half the grid's fill, as a grid of half the step would have if fills were scaled and not drawn anew."""
-    bare = _bare(part, np.ascontiguousarray(table.matrix[rows], np.float64))
+    bare = _bare(part, _exact(table, rows))
     return np.asarray(bare + ((part._encoded(table, rows) - bare) >> 1), np.int64)
 
 
-def exactly_filled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A remedy: the fill is as wide as the table's step, and not as the next power of two."""
-    filled, bare = part._encoded(table, rows), _bare(part, np.ascontiguousarray(table.matrix[rows], np.float64))
+def filled_by_table(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A mutant: all rows have the grid of the table, so that one fine number narrows the fill of all."""
+    part._encoded(table, rows)
     assert part._grid is not None
-    step = part._grid[1]
-    share = step / 2.0 ** math.ceil(math.log2(step)) if step else 1.0
-    return np.asarray(bare + np.floor((filled - bare) * share), np.int64)
+    return _with_grids(part, _exact(table, rows), *part._grid)
 
 
-def filled_by_row(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A remedy: the grid is looked for in each row, too, so that one fine number does not narrow the fill of others.
-
-    A number is an odd integer times 2^low, with `used` bits below its leading one; a row has the largest `used` and the
-    smallest `low` of its numbers.
-    """
-    n, exact = part.numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
-    out = part._encoded(table, rows)
+def filled_to_a_power(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
+    """A mutant: a step that is no power of two has a fill as wide as the next one, which does not cover it evenly."""
+    part._encoded(table, rows)
     assert part._grid is not None
-    mantissa, exponent = np.frexp(exact)
-    digits = np.ldexp(np.abs(mantissa), 53).astype(np.int64)
-    zeros = np.log2(np.maximum(digits & -digits, 1)).astype(np.int64)
-    used = np.where(digits > 0, 52 - zeros, 0).max(axis=1)
-    low = np.where(digits > 0, exponent - 53 + zeros, 0).min(axis=1)
-    coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
-    for pair in np.unique(np.stack([used, low]), axis=1).T:
-        where = (used == pair[0]) & (low == pair[1])
-        entities = np.ascontiguousarray(part._entities()[where])
-        bits, finest = min(int(pair[0]), part._grid[0]), min(int(pair[1]), coarsest)
-        some = np.ascontiguousarray(exact[where])
-        out[where] = streams.encode(some, entities, part._fill[:-1], n.f, n.s, n.w, bits, finest, coarsest)
-    return out
+    used, step = part._grid
+    return _with_grids(part, _exact(table, rows), used, 2.0 ** math.ceil(math.log2(step)) if step else 0.0)
 
 
 class Owners:
@@ -221,8 +214,9 @@ class Owners:
         """Another session: all clients begin anew, with what comes from their identities."""
         form = Keyed()
         bounded = form.checked(params)
+        roster = Roster(tuple(identity.public for identity in self.identities), bytes(32))
         self.parts = [
-            KeyedClient(form, bounded, bytes(32), n, identity, self.names, os.urandom)
+            KeyedClient(form, bounded, bytes(32), roster, n, identity, self.names, os.urandom)
             for n, identity in enumerate(self.identities)
         ]
 
@@ -279,7 +273,7 @@ def seen(
     ring = n.ring
     sums = ring.reduce(np.where(world.owned[:, :, None], values, 0).sum(axis=0))
     streams.scale_rows(ring, sums, ring.constant([n.C // int(c) for c in world.counts]))
-    law = n.noise if wide else replace(n.noise, wide=1)
+    law = n.noise if wide else replace(n.noise, wide=1)  # all clients take part
     law = law if narrow else Noise(1, (1,), law.wide)
     means, others, total = np.zeros(values.shape[1:]), 0, sums
     for q in range(1, rounds + 1):
@@ -335,11 +329,8 @@ def fill_widths(part: KeyedClient, values: Floats) -> Floats:
     """How wide the grid's fill of each number is; 0 where there is none."""
     n = part.numbers
     assert part._grid is not None
-    used, step = part._grid
-    coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
-    finest = min(math.ceil(math.log2(step)), coarsest) if step else _NO_GRID
-    exponent = np.clip(np.where(values == 0, finest, np.frexp(values)[1] - 1 - used), finest, coarsest)
-    return np.where(exponent + n.f >= n.w.bit_length(), np.exp2(np.maximum(exponent, -n.f)), 0.0)
+    widths = grids_of(values, *grid.grid_of_rows(np.ascontiguousarray(values), *part._grid), n.cap)
+    return np.where(np.floor(np.ldexp(widths, n.f)) > n.w, widths, 0.0)
 
 
 def by_slope(was: Seen, values: Floats, widths: Floats, counts: range = COUNTS) -> Counts:

@@ -8,11 +8,9 @@ secrets are held in memory alone.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -33,6 +31,7 @@ from secea.errors import (
     party,
 )
 from secea.forms.keyed.form import Keyed, Kind
+from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
@@ -41,12 +40,9 @@ from secea.party.form import Got
 from secea.party.phases import UNKNOWN, Agreement
 from secea.steps import masks, means, union
 from secea.table import Name, Table, TableLike, as_table
-from secea.wire.keys import Identity, digest, expand, shared_secret
+from secea.wire.keys import Identity, Roster, digest, expand, shared_secret
 from secea.wire.messages import NO_CONTEXT, Buffer, Layout
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
-
-_NO_GRID: Final = -1200
-"""Below every float: nothing is filled on account of a common step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +56,8 @@ class Union:
     pairs: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     """What this client shares with each other member, for masks alone."""
     L: bytes = b""
+    spent: bool = False
+    """Somebody vanished in a round: slots without an owner were seen, so the next round has another union."""
     tags: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     """The slots of own entities, in order."""
@@ -102,6 +100,7 @@ class KeyedClient:
         form: Keyed,
         params: Params,
         session: bytes,
+        roster: Roster,
         number: int,
         identity: Identity,
         names: Iterable[object],
@@ -114,11 +113,14 @@ class KeyedClient:
         labels = (*(b"%d" % b for b in range(narrow)), b"grid", b"names")  # other s, w, f redraw nothing
         self._fill = [expand(identity.secret, "fill of the keyed form", label) for label in labels]
         self.naming = Naming(form, params, session, number, names, entropy)
+        self.masking = Masking(form, params, session, roster, number, identity, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
         self.result: tuple[NDArray[np.float64], NDArray[np.bool_]] | None = None
         """The means of the last round in the order of the names, and which of them there are."""
         self.released = Released()
+        self.uploaded = 0
+        """q of an upload that was not opened yet."""
         self._grid: tuple[int, float] | None = None
         # The order of the last table, for which names, and where each of them is in it.
         self._places: tuple[tuple[Name, ...] | None, tuple[Name, ...], NDArray[np.int64]] = (
@@ -184,7 +186,8 @@ class KeyedClient:
         if self.union is None or self.renamed:
             raise FederationError(f"{party(self.number)} cannot begin a round: no union stands with its entities")
         given, out = self.checked(table), self.released
-        if round < out.round or (round == out.round and (at.members, self.names) != (out.members, out.names)):
+        other = self.params.dropouts or (at.members, self.names) != (out.members, out.names)
+        if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
         values = self._encoded(given, self._where(given))
         if round == out.round and not np.array_equal(values, out.values):
@@ -206,16 +209,15 @@ class KeyedClient:
         return self._places[2]
 
     def _encoded(self, given: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Fixed point, with what is below the inputs' grid filled. The grid may only grow coarser in a session."""
+        """Fixed point, with what is below the inputs' grid filled. A table's may only grow coarser in a session."""
         n, exact = self.numbers, np.ascontiguousarray(given.matrix, np.float64)
         used, step = grid.grid_of(exact, given.dtype)
         if self._grid is not None:
             used, step = min(used, self._grid[0]), max(step, self._grid[1])
         self._grid = used, step
-        coarsest = math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS
-        finest = min(math.ceil(math.log2(step)), coarsest) if step else _NO_GRID
-        keys = self._fill[:-1]
-        return streams.encode(exact[rows], self._entities(), keys, n.f, n.s, n.w, used, finest, coarsest)
+        own = exact[rows]
+        bits, steps = grid.grid_of_rows(own, used, step)
+        return streams.encode(own, self._entities(), self._fill[:-1], n.f, n.s, n.w, bits, steps, n.cap)
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table; own rows where there is none."""
@@ -233,7 +235,10 @@ class KeyedClient:
         """A key stands on nothing, names and unions on the key, rounds on the union."""
         if phase == self.form.setup_phase:
             return NO_CONTEXT
-        return (self.union.L if self.union else b"") if phase == self.form.round_phase else at.base
+        if phase == "agree":
+            return at.context
+        on_union = phase in (self.form.round_phase, self.form.prepare_phase)
+        return (self.union.L if self.union else b"") if on_union else at.base
 
     def check_begin(self, at: Agreement) -> None:
         """What the server may announce (sections K1 to K5)."""
@@ -247,12 +252,16 @@ class KeyedClient:
         if at.phase == form.round_phase:
             if self.union is None or self.round is None or self.round.means is not None:
                 raise ValueError("announces a round that we are not ready for")
-            if at.size == UNKNOWN or set(at.members) != {self.number, *self.union.pairs}:
+            if at.size == UNKNOWN or set(at.members) != {self.number, *self.union.pairs} or self.union.spent:
                 raise ValueError("announces a round of another union than ours, or with other members than it has")
+        elif at.phase == form.prepare_phase and (at.size == UNKNOWN or at.members != at.participants or self.round):
+            raise ValueError("announces mask keys that are not due")
+        self.masking.check_begin(at, self.uploaded)
 
     def enter(self, at: Agreement) -> None:
         """Draw what a phase needs."""
         self.naming.enter(at)
+        self.masking.enter(at)
         if at.phase == self.form.union_phase:
             self.union, self.round = Union(self._entropy(SEED_BYTES), self._entropy(SEED_BYTES)), None
         elif at.phase == self.form.round_phase:
@@ -264,6 +273,11 @@ class KeyedClient:
             rows, found = np.empty((own, self.params.dim)), np.zeros(own, np.bool_)
             self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
             self.released = Released(self.round.number, at.members, self.names, self.round.values)
+            self.uploaded = at.round
+        elif at.phase == "agree":
+            assert self.union is not None
+            self.uploaded = 0  # one sum is opened of each upload
+            self.union = replace(self.union, spent=at.members != at.participants)
 
     # ------------------------------------------------------------------------------------------------------ union
 
@@ -356,8 +370,7 @@ class KeyedClient:
         assert self.union is not None
         n, params, form = self.numbers, self.params, self.form
         drawn, ring = self.secrets(at), n.ring
-        near = masks.neighbours(at.members, form.degree(params), self.number)
-        seeds = {v: masks.pair_seed(self.union.pairs[v], self.union.L, at.round) for v in near}
+        seeds, own_seed = self.masking.seeds(at, self.union.L, self.union.pairs)
         noisy = form.noise_clients(params, at)
         layout = form.layout(Kind.UPLOAD, params, at, self.number)
         for chunk in range(layout.chunks):
@@ -370,11 +383,13 @@ class KeyedClient:
             ring.add_into(y, values)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
             masks.add_masks(ring, rows, self.number, seeds, chunk)
+            if own_seed:
+                streams.add_streams(ring, rows, [own_seed], [1], chunk)
             if self.number not in noisy:
                 yield (ring.to_bytes(rows),)
                 continue
             e = ring.zeros(count, params.dim)
-            streams.add_noise(ring, e, self.round.noise_seed, chunk, n.noise)
+            streams.add_noise(ring, e, self.round.noise_seed, chunk, n.noise_of(len(noisy)))
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
 
@@ -440,6 +455,8 @@ class KeyedClient:
                 yield (self.union.L,)
             case Kind.UPLOAD:
                 yield from self._upload(at)
+            case Kind.BATCH | Kind.SECRETS | Kind.VOTE | Kind.OPENING:
+                yield from self.masking.payload(kind, receiver, at)
             case _:
                 yield from self.naming.payload(kind, receiver, at)
 
@@ -450,8 +467,10 @@ class KeyedClient:
                 return self._got_parts(at, got)
             case "table":
                 return self._got_tags(at, got)
-            case "upload":
+            case "upload" | "open":
                 return self._read(at)
+            case "batch" | "agree":
+                return self.masking.finish(at, got)
             case _:
                 return self.naming.finish(at, got)
 

@@ -14,7 +14,7 @@ from secea.params import Params
 from secea.party.phases import Agreement, Route, Row
 from secea.steps import oprf
 from secea.steps.union import COLUMNS, Geometry
-from secea.wire.keys import Identity
+from secea.wire.keys import SIGNATURE_BYTES, Identity, Roster
 from secea.wire.messages import CHUNK_BYTES, DIGEST_BYTES, Layout
 from secea.wire.randomness import SEED_BYTES, Entropy
 
@@ -54,6 +54,16 @@ class Kind(IntEnum):
     """A client's masked rows."""
     MEANS = 29
     """The means under their keys, the same for all."""
+    BATCH = 30
+    """Public halves of mask keys, and hashes of self seeds, for some rounds ahead."""
+    SECRETS = 31
+    """Shares of these keys and seeds."""
+    VOTE = 32
+    """A signature under who is in the sum."""
+    VOTES = 33
+    """Enough of them."""
+    OPENING = 34
+    """Shares of what lies over the sum."""
 
 
 ROUTES: Final[Mapping[IntEnum, Route]] = {
@@ -71,6 +81,11 @@ ROUTES: Final[Mapping[IntEnum, Route]] = {
     Kind.READY: Route.SERVER,
     Kind.UPLOAD: Route.SERVER,
     Kind.MEANS: Route.BROADCAST,
+    Kind.BATCH: Route.ALL,
+    Kind.SECRETS: Route.EACH,
+    Kind.VOTE: Route.SERVER,
+    Kind.VOTES: Route.BROADCAST,
+    Kind.OPENING: Route.SERVER,
 }
 
 ROWS: Final = (
@@ -82,9 +97,37 @@ ROWS: Final = (
     Row("secret", (Kind.PART,), on_loss="secret", then="table", announced=True),
     Row("table", (Kind.TABLE,), (Kind.TAGS,), on_loss="secret"),
     Row("ready", (Kind.READY,), on_loss="secret"),
-    Row("upload", (Kind.UPLOAD,), (Kind.MEANS,), on_loss="secret", announced=True, loses_round=True),
+    Row("upload", (Kind.UPLOAD,), (Kind.MEANS,), on_loss="secret", announced=True, counts="round", loses_round=True),
 )
 """The table of phases without drop-outs."""
+
+TOLERANT: Final = (
+    *ROWS[:6],
+    replace(ROWS[6], then="batch"),
+    ROWS[7],
+    replace(ROWS[8], answers=(), then="agree", tolerates=True),
+    Row("batch", (Kind.BATCH, Kind.SECRETS), on_loss="secret", announced=True, counts=""),
+    Row(
+        "agree",
+        (Kind.VOTE,),
+        (Kind.VOTES,),
+        on_loss="secret",
+        then="open",
+        announced=True,
+        decides=True,
+        counts="",
+        tolerates=True,
+        loses_round=True,
+    ),
+    Row("open", (Kind.OPENING,), (Kind.MEANS,), on_loss="secret", counts="", tolerates=True, loses_round=True),
+)
+"""The table of phases with drop-outs: masks are shared in batches, and opened by those who are left."""
+
+
+def _cure(N: int, T: int, D: int) -> str:
+    """What would make 2D + T < N hold."""
+    fewer = f"dropouts of at most {(N - 1 - T) // 2}"
+    return f"collusion of at most {N - 1 - 2 * D}, or {fewer}" if N - 1 - 2 * D >= 1 else fewer
 
 
 @dataclass(frozen=True)
@@ -97,6 +140,8 @@ class Keyed:
     """New names of a client in each later epoch; None: the larger of 16 and a tenth of max_entities."""
     max_updates: int = 16
     """Epochs with new names in a session, after the first."""
+    batch: int = 64
+    """Rounds for which mask keys are made and shared at once (drop-outs only)."""
 
     name: ClassVar[str] = "keyed"
     kinds: ClassVar[type[IntEnum]] = Kind
@@ -108,15 +153,20 @@ class Keyed:
     round_phase: ClassVar[str] = "upload"
     names_phase: ClassVar[str] = "list"
     union_phase: ClassVar[str] = "secret"
+    prepare_phase: ClassVar[str] = "batch"
 
     def checked(self, params: Params) -> Params:
         """Section 1 of the specification: which N, T and D go together."""
         N, D = params.clients, params.dropouts
-        if D:
-            raise ParamsError(f"form='keyed' has no room for drop-outs in this version: dropouts must be 0, got {D}")
-        T = N - 1 if params.collusion is None else params.collusion
-        if not 1 <= T <= N - 1:
-            raise ParamsError(f"collusion must be from 1 to {N - 1} with {N} clients, got {T}")
+        if D > N - 2:
+            raise ParamsError(f"dropouts must be from 0 to {N - 2} with {N} clients, got {D}")
+        covered = N - 1 - 2 * D  # the most with which a server that deviates is covered
+        T = (covered if covered >= 1 else N - 1 - D) if params.collusion is None else params.collusion
+        if not 1 <= T <= N - 1 - D:
+            with_losses = f" and {D} drop-outs" if D else ""
+            raise ParamsError(f"collusion must be from 1 to {N - 1 - D} with {N} clients{with_losses}, got {T}")
+        if not 1 <= self.batch <= 1 << 15:
+            raise ParamsError(f"batch must be from 1 to {1 << 15} rounds, got {self.batch}")
         resolved = replace(params, collusion=T)
         if not 2 <= self.fewest(resolved) <= N:
             raise ParamsError(f"min_participants must be from 2 to {N}, got {self.min_participants}")
@@ -132,6 +182,7 @@ class Keyed:
         return (
             f"{params.canonical()}\nkeyed;min_participants={self.fewest(params)};"
             f"max_new_entities={self.list_size(params, 2)};max_updates={self.max_updates};"
+            f"{f'batch={self.batch};' if params.dropouts else ''}"
             f"primes={n.ring.primes};f={n.f};s={n.s};w={n.w};wide={n.noise.wide}"
         )
 
@@ -142,9 +193,25 @@ class Keyed:
             return N
         if phase == self.names_phase:
             return max(T + 1, self.signatures(params))
+        if phase in ("agree", "open"):
+            return self.threshold(params)
         if self.min_participants is not None:
             return self.min_participants
+        if params.dropouts:
+            return self.threshold(params)
         return 2 if T == N - 1 else min(N, T + 2)
+
+    def threshold(self, params: Params) -> int:
+        """t: so many shares open a mask key. Every rule counts the roster, and not who happens to take part."""
+        return params.clients - params.dropouts
+
+    def quorum(self, params: Params, at: Agreement) -> int:
+        """So many members are enough in a phase that goes on without some."""
+        return self.threshold(params)
+
+    def table(self, params: Params) -> tuple[Row, ...]:
+        """The table of phases: with drop-outs it has three more."""
+        return TOLERANT if params.dropouts else ROWS
 
     # -------------------------------------------------------------------------------------------- what follows from T
 
@@ -166,9 +233,9 @@ class Keyed:
 
     def noise_clients(self, params: Params, at: Agreement) -> tuple[int, ...]:
         """The members whose turn it is to add noise in this round."""
-        size = len(at.members)
-        turn = [at.members[(at.round + i) % size] for i in range(self.noise_count(params, size))]
-        return tuple(sorted(turn))
+        size = len(at.participants)
+        turn = {at.participants[(at.round + i) % size] for i in range(self.noise_count(params, size))}
+        return tuple(sorted(turn & set(at.members)))
 
     def list_size(self, params: Params, names: int) -> int:
         """The names that a list has room for, in the first epoch and in later ones."""
@@ -192,6 +259,8 @@ class Keyed:
         numbers = at.numbers
         if phase == self.round_phase:
             return numbers | {"round": at.round + 1}
+        if phase in (self.prepare_phase, "agree"):
+            return numbers
         fresh = phase in (self.setup_phase, self.names_phase)
         attempt = at.attempt + 1 if again else 0
         numbers |= {"epoch": at.union + 1, "attempt": attempt, "weights": at.named + 1 if fresh else at.named}
@@ -225,6 +294,14 @@ class Keyed:
                 return Layout(at.size, RING61.element_bytes)
             case Kind.READY:
                 return Layout(1, DIGEST_BYTES)
+            case Kind.BATCH | Kind.SECRETS:
+                return Layout(self.batch, 64)
+            case Kind.VOTE:
+                return Layout(1, SIGNATURE_BYTES)
+            case Kind.VOTES:
+                return Layout(self.threshold(params), 2 + SIGNATURE_BYTES)
+            case Kind.OPENING:
+                return Layout(len(at.participants), 32)
             case Kind.UPLOAD | Kind.MEANS:
                 return self._rows(kind, params, at, sender)
             case _:
@@ -248,13 +325,14 @@ class Keyed:
         N, T, D = params.clients, params.T, params.dropouts
         every = f"all {N - 1} other clients" if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
         covered = 2 * D + T < N
-        lines = [
+        lines = [f"Up to {D} of {N} clients may vanish in the middle of a round."] if D else []
+        lines += [
             f"The server and {every} may conspire: they learn no name, and of your rows only the sum over the clients"
             " that do not conspire.",
             "A server that deviates learns no more than one that follows, and cannot make a client accept a wrong mean"
             " by itself (2D + T < N holds)."
             if covered
-            else f"A server that deviates is not covered: 2D + T < N needs collusion of at most {N - 1 - 2 * D}.",
+            else f"A server that deviates is not covered: 2D + T < N does not hold; it would with {_cure(N, T, D)}.",
             f"New names need all {N} clients there."
             if T == N - 1
             else f"New names need {T + 1} of {N} clients to answer, and {self.signatures(params)} to confirm the lists;"
@@ -302,15 +380,22 @@ class Keyed:
     # ----------------------------------------------------------------------------------------------------------- parts
 
     def client(
-        self, params: Params, session: bytes, number: int, identity: Identity, names: Iterable[Any], entropy: Entropy
+        self,
+        params: Params,
+        session: bytes,
+        roster: Roster,
+        number: int,
+        identity: Identity,
+        names: Iterable[Any],
+        entropy: Entropy,
     ) -> Any:
         """The part of client n."""
         from secea.forms.keyed.client import KeyedClient
 
-        return KeyedClient(self, params, session, number, identity, names, entropy)
+        return KeyedClient(self, params, session, roster, number, identity, names, entropy)
 
-    def server(self, params: Params) -> Any:
+    def server(self, params: Params, session: bytes) -> Any:
         """The server's part."""
         from secea.forms.keyed.server import KeyedServer
 
-        return KeyedServer(self, params)
+        return KeyedServer(self, params, session)

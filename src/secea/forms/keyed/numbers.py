@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -51,7 +51,7 @@ class Numbers:
     w: int
     """The width of each narrow number of the fill, in units of 2^-f."""
     noise: Noise
-    """s narrow numbers on {0..C-1}, and C times a wide one."""
+    """s narrow numbers on {0..C-1}, and C times a wide one: in a round of all clients."""
     sigma: int
     """sigma': the bits below which a single element may tell anything about its count."""
     max_abs: float
@@ -67,13 +67,27 @@ class Numbers:
         """Check columns: one modulo 2^61 - 1, two modulo primes of 30 bits."""
         return -(-CHECK_BITS // min(p.bit_length() for p in self.ring.primes))
 
+    @property
+    def cap(self) -> float:
+        """The coarsest grid that an input may have."""
+        return math.ldexp(1.0, math.frexp(self.max_abs)[1] - 1 - GRID_SHARE_BITS)
+
+    def noise_of(self, noisy: int) -> Noise:
+        """The noise of each of so many noise clients: the fewer they are, the wider, so that all span as much."""
+        return replace(self.noise, wide=wide_of(self.resolution, self.f, noisy))
+
     def reach(self, noisy: int) -> int:
         """The largest noise of so many noise clients together."""
-        return noisy * (self.s * (self.C - 1) + self.C * (self.noise.wide - 1))
+        return noisy * self.noise_of(noisy).largest
 
     def read(self, x: Residues, noisy: int) -> NDArray[np.float64]:
         """C*S/c plus the noise of so many noise clients, as means."""
         return self.ring.join(x, math.ldexp(1.0 / self.C, -self.f), self.reach(noisy) // 2)
+
+
+def wide_of(resolution: float, f: int, noisy: int) -> int:
+    """The wide number of each of so many noise clients is below this."""
+    return int(WIDE * math.ldexp(resolution, f)) // noisy
 
 
 def _digits(n: int) -> tuple[int, ...]:
@@ -117,7 +131,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
         for ring in _rings():
             for f in range(MOST_VALUE_BITS - exponent, params.fraction_bits, -1):
                 unit = math.ldexp(params.resolution, f)  # the resolution in units
-                wide = int(WIDE * unit / noise_clients)
+                wide = wide_of(params.resolution, f, noise_clients)
                 if s << width > unit / FILL_SHARE or wide < 2:
                     break
                 found = Numbers(
@@ -132,6 +146,10 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
 
 
 def _fits(n: Numbers, noise_clients: int) -> bool:
-    """2 * (C * the largest encoded input + all noise) stays below the product of the primes."""
+    """2 * (C * the largest encoded input + all noise) stays below the product of the primes.
+
+    The noise of any number of noise clients up to these: noisy * wide <= WIDE * unit, and s*(C-1) >= C.
+    """
     top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1))
-    return 2 * (n.C * (int(top) + n.s * n.w + 2) + n.reach(noise_clients)) < n.ring.modulus
+    noise = noise_clients * (n.s * (n.C - 1) - n.C) + n.C * wide_of(n.resolution, n.f, 1)
+    return 2 * (n.C * (int(top) + n.s * n.w + 2) + noise) < n.ring.modulus

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import RING61, Residues
+from secea.arithmetic.streams import Noise
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
+from secea.forms.keyed.opening import Opening, unmasked
 from secea.params import Params
 from secea.party.form import Got, Retry
 from secea.party.phases import Agreement
@@ -27,6 +29,7 @@ class _Chunk:
 
     total: Residues = field(repr=False)
     columns: Residues = field(repr=False)
+    noise: Noise
     senders: set[int] = field(default_factory=set)
     seeds: dict[int, bytes] = field(default_factory=dict, repr=False)
 
@@ -34,7 +37,7 @@ class _Chunk:
 class KeyedServer:
     """The server's part."""
 
-    def __init__(self, form: Keyed, params: Params) -> None:
+    def __init__(self, form: Keyed, params: Params, session: bytes) -> None:
         self.form, self.params, self.numbers = form, params, form.numbers(params)
         self._lists: dict[int, bytes] = {}
         self._table: Residues | None = None
@@ -43,16 +46,24 @@ class KeyedServer:
         self._L = NO_CONTEXT
         self._chunks: dict[int, _Chunk] = {}
         self._divided = 0
+        self.opening = Opening(form, params, session)
+        self._parts: dict[int, list[bytes]] = {}  # with drop-outs: of uploads that are not complete
+        self._over: list[tuple[bytes, int]] = []  # what lies over the sum
+        self._votes = b""
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
         """A key stands on nothing, names and unions on the key, rounds on the union."""
         if phase == self.form.setup_phase:
             return NO_CONTEXT
-        return self._L if phase == self.form.round_phase else at.base
+        if phase == "agree":
+            return at.context
+        return self._L if phase in (self.form.round_phase, self.form.prepare_phase) else at.base
 
     def enter(self, at: Agreement) -> None:
         """Forget what an attempt before left behind."""
-        self._table, self._chunks, self._divided = None, {}, 0
+        if at.phase not in ("agree", "open"):
+            self._table, self._chunks, self._divided = None, {}, 0
+            self._parts, self._over = {}, []
 
     # -------------------------------------------------------------------------------------------------------- streams
 
@@ -66,7 +77,14 @@ class KeyedServer:
                 self._table = RING61.zeros(layout.rows, union.COLUMNS)
             RING61.add_rows(self._table, span, part)
             return
-        self._add(sender, chunk, payload, at)
+        if not self.params.dropouts:
+            self._add(sender, chunk, payload, at)
+            return
+        parts = self._parts.setdefault(sender, [])
+        parts.append(bytes(payload))
+        if len(parts) == self.form.layout(kind, self.params, at, sender).chunks:  # only whole uploads are in the sum
+            for number, whole in enumerate(self._parts.pop(sender)):
+                self._add(sender, number, memoryview(whole), at)
 
     def _add(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
         n, params, form = self.numbers, self.params, self.form
@@ -75,10 +93,10 @@ class KeyedServer:
         count, width = span.stop - span.start, params.dim + n.checks + 2
         body = count * width * ring.element_bytes
         rows = ring.from_bytes(payload[:body], count, width)
-        noisy = sender in form.noise_clients(params, at)
-        columns = ring.from_bytes(payload[body:-SEED_BYTES], count, n.checks) if noisy else None
+        noisy = form.noise_clients(params, at)
+        columns = ring.from_bytes(payload[body:-SEED_BYTES], count, n.checks) if sender in noisy else None
         if chunk not in self._chunks:
-            self._chunks[chunk] = _Chunk(ring.zeros(count, width), ring.zeros(count, n.checks))
+            self._chunks[chunk] = _Chunk(ring.zeros(count, width), ring.zeros(count, n.checks), n.noise_of(len(noisy)))
         come = self._chunks[chunk]
         ring.add_into(come.total, rows)
         come.senders.add(sender)
@@ -88,6 +106,15 @@ class KeyedServer:
 
     def ready(self, kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """The chunks of a broadcast that can leave now."""
+        if kind is Kind.MEANS and self.params.dropouts:
+            for chunk in sorted(self._chunks) if self._over else ():
+                come = self._chunks.pop(chunk)
+                unmasked(self.form, self.params, come.total, self._over, chunk)
+                yield self._means(chunk, come)
+            return
+        if kind is Kind.VOTES:
+            yield (self._votes,)
+            return
         if kind is Kind.MEANS:
             while self._chunks.get(self._divided) and len(self._chunks[self._divided].senders) == len(at.members):
                 yield self._means(self._divided, self._chunks.pop(self._divided))
@@ -107,11 +134,15 @@ class KeyedServer:
         n, count = self.numbers, come.total.shape[1]
         e = n.ring.zeros(count, self.params.dim)
         for seed in come.seeds.values():
-            streams.add_noise(n.ring, e, seed, chunk, n.noise)
+            streams.add_noise(n.ring, e, seed, chunk, come.noise)
         rows, empty = means.divide(n.ring, come.total, e, come.columns)
         return n.ring.to_bytes(rows), empty.astype(np.uint8).data
 
     # --------------------------------------------------------------------------------------------------------- phases
+
+    def prepared(self, at: Agreement) -> bool:
+        """Whether there are mask keys for the next round."""
+        return not self.params.dropouts or self.opening.covers(at.round + 1, at.participants)
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
         """What each phase gives, once everything has come."""
@@ -129,7 +160,16 @@ class KeyedServer:
                 return self._peeled(at)
             case "ready":
                 return self._ready(at, got)
-            case "upload":
+            case "batch":
+                self.opening.got_batch(at, got)
+                return at
+            case "agree":
+                self._votes = self.opening.votes(at, got)
+                return at
+            case "open":
+                self._over = self.opening.recover(at, self._L, got)
+                return replace(at, context=self._before_round)
+            case "upload" if not self.params.dropouts:
                 return replace(at, context=self._before_round)
             case _:
                 return at
