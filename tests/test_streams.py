@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -480,6 +481,14 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
     frozen = ring.zeros(3)
     frozen.flags.writeable = False
     array = np.zeros((4, 32), np.uint8)
+    wrong_rows: list[tuple[Any, Any]] = [
+        *(of_rows(*row) for row in ((3, 23, 0.0), (2, -1, 0.0), (2, 1101, 0.0), (2, 23, -1.0), (2, 23, math.nan))),
+        of_rows(2, 23, math.inf), (FILL[3], FILL[4].astype(np.float32)), (FILL[3].astype(np.int64), FILL[4]),
+    ]  # fmt: skip
+
+    def encoded_by(rows: tuple[Any, Any]) -> object:
+        return streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:3], *rows, 1.0)
+
     refused: list[Callable[[], object]] = [
         lambda: streams.stream(ring, secret, 0, 3),
         lambda: streams.stream(ring, good, 2**32, 3),
@@ -507,19 +516,7 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
         lambda: streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:5], 2.0**19),
         lambda: streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:5], -1.0),
         lambda: streams.encode(matrix, ENTITIES, [good] * 3, *FILL[:5], math.nan),
-        *(
-            partial(streams.encode, matrix, ENTITIES, [good] * 3, *FILL[:3], *rows, 1.0)
-            for rows in (
-                of_rows(3, 23, 0.0),
-                of_rows(2, -1, 0.0),
-                of_rows(2, 1101, 0.0),
-                of_rows(2, 23, -1.0),
-                of_rows(2, 23, math.nan),
-                of_rows(2, 23, math.inf),
-                (FILL[3], FILL[4].astype(np.float32)),
-                (FILL[3].astype(np.int64), FILL[4]),
-            )
-        ),
+        *(partial(encoded_by, rows) for rows in wrong_rows),
         lambda: Noise(1, (2**16,), 3),
         lambda: Noise(1, (0,), 3),
         lambda: Noise(1, (2,), 2**62),

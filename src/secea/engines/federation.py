@@ -129,6 +129,7 @@ class FormFederation(Federation):
             part.update(names)
             exchange.here, exchange.losses = set(self.clients) - set(absent), self._lost(vanish)
             self._account.phase, self._account.round = "setup", 0
+            exchange.greet()
             try:
                 self._run(exchange, self.form.names_phase, sorted(exchange.here))
             except BaseException:
@@ -210,6 +211,7 @@ class FormFederation(Federation):
     def _finish_round(self, exchange: Exchange, given: Mapping[int, Any]) -> None:
         """Union, ready, upload. Who is missing before the upload costs a union, and not the round."""
         server = exchange.server
+        exchange.greet()
         while True:
             here = sorted(exchange.here)
             self._account.phase, self._account.round = "setup", 0
@@ -262,8 +264,19 @@ class FormFederation(Federation):
         return self.server.session
 
     def restart(self, *numbers: int) -> None:
-        """Not for this form yet: what masks are made of is held in memory alone."""
-        raise CallError("a federation of this form cannot be restarted yet: its mask keys are in memory alone")
+        """Save and restore parties (all of them if none is named), as if each had been stopped and started again.
+
+        What masks are made of is held in memory alone: the next round begins with a new union.
+        """
+        exchange = self._running_exchange
+        for n in numbers or (*self.clients, SERVER):
+            if n == SERVER:
+                saved = exchange.server.save()
+                exchange.server = Server.restore(self.session, self._identities[SERVER], saved, self._entropy)
+            else:
+                self._check_client(n)
+                saved = self.clients[n].save()
+                self.clients[n] = Client.restore(self.session, self._identities[n], saved, self._entropy)
 
     def _check_client(self, client: int) -> None:
         if client not in range(self.params.clients):

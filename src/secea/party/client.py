@@ -12,9 +12,19 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
-from secea.errors import SERVER, CallError, FaultyPeer, FaultyPeerOrRelay, FederationError, ProtocolError, Stale, party
+from secea.errors import (
+    SERVER,
+    CallError,
+    FaultyPeer,
+    FaultyPeerOrRelay,
+    FederationError,
+    ProtocolError,
+    SnapshotError,
+    Stale,
+    party,
+)
 from secea.party.form import ClientPart
 from secea.party.phases import (
     GREETING,
@@ -31,11 +41,13 @@ from secea.party.phases import (
 )
 from secea.party.session import Session
 from secea.table import TableLike
+from secea.wire import snapshot
 from secea.wire.keys import KEY_BYTES, Identity
 from secea.wire.link import Link, Opened, Writer
 from secea.wire.messages import ALL, DIGEST_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy
 
+_SNAPSHOT: Final = "secea party client 1"
 HASH_BYTES: Final = 32
 ROWS_BYTES: Final = 8
 
@@ -279,6 +291,27 @@ class Client:
     def stop(self) -> None:
         """Give up what goes on: nothing more is sent or taken until the server begins anew."""
         self.at, self.due, self._running = replace(self.at, phase=STOPPED), Due(), None
+
+    # ----------------------------------------------------------------------------------------------------- restarts
+
+    def save(self) -> bytes:
+        """What must survive a restart; save it before anything leaves. It holds keys: keep it secret."""
+        plain = {"what": _SNAPSHOT, "session": self.session.hash, "number": self.number}
+        return snapshot.dumps(plain | {"at": self.at.plain(), "part": self.part.plain()})
+
+    @classmethod
+    def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
+        """The client that was saved, in a new life: it says hello again, and takes part from the next union on."""
+        content = snapshot.loads(data)
+        with snapshot.reading():
+            if content["what"] != _SNAPSHOT or content["session"] != session.hash:
+                raise SnapshotError(
+                    "saved state is of another session or version: roster and parameters must be the same"
+                )
+            client = cls(session, content["number"], identity, (), entropy)
+            client.at = Agreement.resumed(content["at"])
+            client.part.restore(content["part"])
+        return client
 
     # ------------------------------------------------------------------------------------------------------ sending
 

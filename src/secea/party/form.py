@@ -85,6 +85,14 @@ class ClientPart(Protocol):
         """A chunk of a broadcast that is read as it comes."""
         ...
 
+    def plain(self) -> dict[str, Any]:
+        """What must survive a restart, for a snapshot."""
+        ...
+
+    def restore(self, plain: dict[str, Any]) -> None:
+        """The state that was saved. What is held in memory alone is gone."""
+        ...
+
     def finish(self, at: Agreement, got: Got) -> Agreement:
         """All is here: the next state, and what is agreed on now. A `ProtocolError` blames, and changes nothing."""
         ...

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from enum import IntEnum as Kinds
-from typing import Final
+from typing import Any, Final
 
 from secea.wire.keys import digest
 from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
@@ -104,6 +104,16 @@ class Agreement:
     def numbers(self) -> dict[str, int]:
         """As they stand in a header."""
         return {"epoch": self.union, "attempt": self.attempt, "weights": self.names, "round": self.round}
+
+    def plain(self) -> tuple[int | bytes, ...]:
+        """What a party keeps of it when it is restarted: numbers that only grow, and the key of the names."""
+        return self.union, self.attempt, self.names, self.named, self.round, self.base
+
+    @classmethod
+    def resumed(cls, plain: tuple[Any, ...]) -> Agreement:
+        """A party that was restarted: nothing goes on, and everything it begins is new."""
+        union, attempt, names, named, round_, base = plain
+        return cls(union=union, attempt=attempt, names=names, named=named, round=round_, base=base)
 
     def bound(self, *parts: bytes) -> Agreement:
         """With these public facts bound into the context."""

@@ -12,16 +12,20 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Final, Self
 
-from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, Stale, party
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, Stale, party
 from secea.party.client import ROWS_BYTES
 from secea.party.form import Retry, ServerPart
 from secea.party.phases import GREETING, MOST_ATTEMPTS, REST, Agreement, Begin, Common, Route, Row, row_of
 from secea.party.session import Session
+from secea.wire import snapshot
 from secea.wire.keys import KEY_BYTES, Identity, Sealer
 from secea.wire.link import Link, broadcast_name, overhead
 from secea.wire.messages import ALL, Buffer, Header
 from secea.wire.randomness import Entropy
+
+_SNAPSHOT: Final = "secea party server 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,25 @@ class Server:
         for kind in self.row.answers:
             if kind in form.streamed:
                 self._broadcast(kind, self.at)
+
+    # ----------------------------------------------------------------------------------------------------- restarts
+
+    def save(self) -> bytes:
+        """What must survive a restart: numbers that only grow."""
+        return snapshot.dumps({"what": _SNAPSHOT, "session": self.session.hash, "at": self.at.plain()})
+
+    @classmethod
+    def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
+        """The server that was saved, in a new life: it begins with a new union."""
+        content = snapshot.loads(data)
+        with snapshot.reading():
+            if content["what"] != _SNAPSHOT or content["session"] != session.hash:
+                raise SnapshotError(
+                    "saved state is of another session or version: roster and parameters must be the same"
+                )
+            server = cls(session, identity, entropy)
+            server.at = Agreement.resumed(content["at"])
+        return server
 
     # ------------------------------------------------------------------------------------------------------ sending
 

@@ -8,9 +8,11 @@ secrets are held in memory alone.
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -89,7 +91,15 @@ class Released:
     round: int = 0
     members: tuple[int, ...] = ()
     names: tuple[Name, ...] = field(default=(), repr=False)
-    values: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64), repr=False)
+    values: NDArray[np.int64] | None = field(default=None, repr=False)
+    hashed: bytes = b""
+    """Of the values, in a client that was restarted."""
+
+    def same(self, values: NDArray[np.int64]) -> bool:
+        """Whether these are the values that went out."""
+        if self.values is None:
+            return hmac.compare_digest(self.hashed, _hash(values))
+        return np.array_equal(values, self.values)
 
 
 class KeyedClient:
@@ -190,7 +200,7 @@ class KeyedClient:
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
         values = self._encoded(given, self._where(given))
-        if round == out.round and not np.array_equal(values, out.values):
+        if round == out.round and not out.same(values):
             raise RoundLost(f"round {round} is lost: other values than these were trained in it, and went out")
         self.round, self.result = Round(round, values), None
 
@@ -228,6 +238,24 @@ class KeyedClient:
         result = np.array(table.matrix)
         result[where[there]] = fixedpoint.clip(found[there].astype(table.dtype), self.params.max_abs)
         return result
+
+    # ------------------------------------------------------------------------------------------------------- restarts
+
+    def plain(self) -> dict[str, Any]:
+        """What must survive a restart. Mask keys, noise and the union are not saved: they serve one life."""
+        out = self.released
+        hashed = out.hashed if out.values is None else _hash(out.values)
+        return {
+            "naming": self.naming.plain(), "grid": self._grid, "result": self.result,
+            "released": (out.round, out.members, out.names, hashed),
+        }  # fmt: skip
+
+    def restore(self, plain: dict[str, Any]) -> None:
+        """From a saved state."""
+        self.naming.restore(plain["naming"])
+        self._grid, self.result = plain["grid"], plain["result"]
+        number, members, names, hashed = plain["released"]
+        self.released = Released(number, members, names, hashed=hashed)
 
     # -------------------------------------------------------------------------------------------------- announcements
 
@@ -473,6 +501,10 @@ class KeyedClient:
                 return self.masking.finish(at, got)
             case _:
                 return self.naming.finish(at, got)
+
+
+def _hash(values: NDArray[np.int64]) -> bytes:
+    return hashlib.sha256(values.tobytes()).digest()
 
 
 def _constant(ring: Ring, value: int, rows: int) -> Residues:

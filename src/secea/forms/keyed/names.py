@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,8 @@ class Names:
     """The last epoch that was finished."""
     asked: int = 0
     """The last epoch that was begun, and its list: a repeated attempt sends the same bytes."""
+    seed: bytes = field(default=b"", repr=False)
+    """Of that list's blinds."""
     blinding: oprf.Blinding | None = field(default=None, repr=False)
     fresh: tuple[Name, ...] = field(default=(), repr=False)
     marks: Mapping[int, bytes] = field(default_factory=dict)
@@ -114,6 +117,26 @@ class Naming:
         elif self.pending or not self.names.number <= at.names <= 1 + form.max_updates:
             raise ValueError(f"announces a union of the names of epoch {at.names}; ours are {self.names.asked}")
 
+    def plain(self) -> dict[str, Any]:
+        """What must survive a restart: the key's share, the PRF of names, lists that were made or confirmed."""
+        names = self.names
+        return {
+            "joint": self.key.joint, "share": self.key.share, "own": names.own, "coming": names.coming,
+            "known": tuple(names.prf), "prf": b"".join(names.prf.values()), "number": names.number,
+            "asked": names.asked, "seed": names.seed, "fresh": names.fresh, "marks": dict(names.marks),
+        }  # fmt: skip
+
+    def restore(self, plain: dict[str, Any]) -> None:
+        """From a saved state: a list is made again from its seed, and so with the same bytes."""
+        self.key = Key(joint=plain["joint"], share=plain["share"])
+        width, values = oprf.OUTPUT_BYTES, plain["prf"]
+        prf = {name: values[i * width : (i + 1) * width] for i, name in enumerate(plain["known"])}
+        number, asked, seed, fresh = plain["number"], plain["asked"], plain["seed"], plain["fresh"]
+        blinding = self._blinded(fresh, asked, seed) if asked > number else None
+        self.names = Names(
+            plain["own"], plain["coming"], prf, number, asked, seed, blinding, fresh, dict(plain["marks"])
+        )
+
     @property
     def pending(self) -> bool:
         """Whether a list was made whose answers have not come. All who made one refuse unions until then."""
@@ -175,11 +198,16 @@ class Naming:
         """The list of an epoch of names: blinded once, so that a repeated attempt sends the same bytes."""
         if self.names.asked == at.names:
             return
-        own = self.next_names
+        own, seed = self.next_names, self._entropy(SEED_BYTES)
         fresh = tuple(name for name in own if name not in self.names.prf)
+        blinding = self._blinded(fresh, at.names, seed)
+        self.names = replace(
+            self.names, asked=at.names, seed=seed, blinding=blinding, fresh=fresh, own=own, coming=None, marks={}
+        )
+
+    def _blinded(self, fresh: Sequence[Name], epoch: int, seed: bytes) -> oprf.Blinding:
         inputs = [oprf.input_of(name_bytes(name)) for name in fresh]
-        blinding = oprf.blind(inputs, self.form.list_size(self.params, at.names), self._entropy(SEED_BYTES))
-        self.names = replace(self.names, asked=at.names, blinding=blinding, fresh=fresh, own=own, coming=None, marks={})
+        return oprf.blind(inputs, self.form.list_size(self.params, epoch), seed)
 
     @property
     def _points(self) -> NDArray[np.uint8]:
