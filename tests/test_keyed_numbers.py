@@ -146,6 +146,17 @@ def test_what_is_read_at_the_extremes_is_the_mean_within_the_resolution(
         assert abs(Fraction(float(read[0])) - Fraction(x)) < Fraction(params.resolution)
 
 
+@given(N=st.integers(2, 30), data=st.data(), share=st.floats(-1, 1))
+def test_a_mean_is_read_without_bias_where_noise_clients_dropped_out(N: int, data: st.DataObject, share: float) -> None:
+    n, W = chosen(params_of(N, data.draw(st.integers(1, N - 1))))
+    planned = data.draw(st.integers(1, W))
+    noisy = data.draw(st.integers(1, planned))
+    v = round(Fraction(64 * share) * 2**n.f)
+    least, most = (n.read(n.ring.constant([n.C * v + e]), noisy, planned) for e in (0, n.reach(noisy, planned)))
+    assert n.reach(noisy, planned) == noisy * n.noise_of(planned).largest <= n.reach(planned)
+    assert abs((least[0] + most[0]) / 2 - v / 2**n.f) <= 2.0**-n.f + 64 * 2.0**-51
+
+
 @pytest.mark.parametrize("sigma", [100, 128])
 def test_what_needs_too_much_is_refused_and_the_reason_is_said(sigma: int) -> None:
     with pytest.raises(ParamsError, match="lower precision, or sigma"):

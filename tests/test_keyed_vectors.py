@@ -482,7 +482,8 @@ def test_a_transcript_relays_what_clients_sent_and_labels_nothing_twice() -> Non
     own = {(m["sender"], m["receiver"], m["kind"], m["salt"], m["chunk"]) for m in messages if m["kind"] != Kind.HELLO}
     sealed = {m["sha256"] for m in messages if m["kind"] != Kind.HELLO}
     assert len(own) == len(sealed)
-    assert {m["kind"] for m in messages} == set(Kind)
+    tolerant = {Kind.BATCH, Kind.SECRETS, Kind.VOTE, Kind.VOTES, Kind.OPENING}  # of rounds that go on without some
+    assert {m["kind"] for m in messages} == set(Kind) - tolerant
 
 
 def test_the_session_hash_is_of_version_parameters_and_roster() -> None:

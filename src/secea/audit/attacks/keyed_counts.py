@@ -277,7 +277,11 @@ def seen(
     law = law if narrow else Noise(1, (1,), law.wide)
     means, others, total = np.zeros(values.shape[1:]), 0, sums
     for q in range(1, rounds + 1):
-        noisy = [w for w in form.noise_clients(params, Agreement(members=everyone, round=q)) if w >= inside]
+        noisy = [
+            w
+            for w in form.noise_clients(params, Agreement(participants=everyone, members=everyone, round=q))
+            if w >= inside
+        ]
         e = ring.zeros(*values.shape[1:])
         for _ in noisy:
             streams.add_noise(ring, e, os.urandom(32), 0, law)

@@ -417,7 +417,8 @@ class KeyedClient:
                 yield (ring.to_bytes(rows),)
                 continue
             e = ring.zeros(count, params.dim)
-            streams.add_noise(ring, e, self.round.noise_seed, chunk, n.noise_of(len(noisy)))
+            noise = n.noise_of(form.noise_count(params, len(at.participants)))
+            streams.add_noise(ring, e, self.round.noise_seed, chunk, noise)
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
 
@@ -452,7 +453,7 @@ class KeyedClient:
         slots = self.union.slots[own] - span.start
         x = np.ascontiguousarray(rows[:, slots, : params.dim])
         ring.subtract_into(x, rows_under_keys(ring, self.union.keys[own], at.round, params.dim))
-        found = n.read(x, len(noisy))
+        found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
         inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
         self.round.means[own] = found

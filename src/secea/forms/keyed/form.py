@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from secea.arithmetic.field import RING61
 from secea.errors import ParamsError
+from secea.forms.keyed import planning
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params
 from secea.party.phases import Agreement, Route, Row
@@ -122,12 +123,6 @@ TOLERANT: Final = (
     Row("open", (Kind.OPENING,), (Kind.MEANS,), on_loss="secret", counts="", tolerates=True, loses_round=True),
 )
 """The table of phases with drop-outs: masks are shared in batches, and opened by those who are left."""
-
-
-def _cure(N: int, T: int, D: int) -> str:
-    """What would make 2D + T < N hold."""
-    fewer = f"dropouts of at most {(N - 1 - T) // 2}"
-    return f"collusion of at most {N - 1 - 2 * D}, or {fewer}" if N - 1 - 2 * D >= 1 else fewer
 
 
 @dataclass(frozen=True)
@@ -322,60 +317,23 @@ class Keyed:
 
     def trust(self, params: Params) -> tuple[str, ...]:
         """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
-        N, T, D = params.clients, params.T, params.dropouts
-        every = f"all {N - 1} other clients" if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
-        covered = 2 * D + T < N
-        lines = [f"Up to {D} of {N} clients may vanish in the middle of a round."] if D else []
-        lines += [
-            f"The server and {every} may conspire: they learn no name, and of your rows only the sum over the clients"
-            " that do not conspire.",
-            "A server that deviates learns no more than one that follows, and cannot make a client accept a wrong mean"
-            " by itself (2D + T < N holds)."
-            if covered
-            else f"A server that deviates is not covered: 2D + T < N does not hold; it would with {_cure(N, T, D)}.",
-            f"New names need all {N} clients there."
-            if T == N - 1
-            else f"New names need {T + 1} of {N} clients to answer, and {self.signatures(params)} to confirm the lists;"
-            f" the first set-up needs all {N}.",
-        ]
-        if N == 2:
-            lines.append(
-                "Two clients learn which entities they have in common, and each other's rows of these, by subtraction."
-            )
-        return tuple(lines)
+        return planning.trust(self, params)
 
     def ticks(self, params: Params, names: int) -> int:
         """Points that holders answer, and that clients check and unblind."""
-        size = self.list_size(params, 1)
-        return params.clients * ((params.T + 1) * (size + 1) + size) + names
+        return planning.ticks(self, params, names)
 
     def facts(self, params: Params) -> dict[str, int]:
         """Primes side by side, sigma', and how numbers are encoded, filled and drowned."""
-        n = self.numbers(params)
-        chosen = {"f": n.f, "s": n.s, "w": n.w, "wide": n.noise.wide, "checks": n.checks}
-        return {"primes": n.ring.size, "sigma_prime": n.sigma, **chosen}
+        return planning.facts(self, params)
 
     def memory(self, params: Params, entities: int) -> dict[str, int]:
         """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client."""
-        own = params.max_entities or entities
-        kept = own * (64 + 32 + 24) + entities * RING61.element_bytes
-        table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
-        rows = 2 * own * params.dim * 8
-        return {
-            "kept": kept,
-            "client": kept + max(rows + 6 * CHUNK_BYTES, 2 * table),
-            "server": max(2 * (params.clients + 3) * CHUNK_BYTES, 2 * table),
-        }
+        return planning.memory(self, params, entities)
 
     def products(self, params: Params, entities: int) -> tuple[int, int]:
         """Group multiplications of the names' PRF, and field multiplications of a round."""
-        N, W, n = params.clients, self.noise_count(params, params.clients), self.numbers(params)
-        points = N * (self.list_size(params, 1) + 1)
-        own = min(entities, params.max_entities or entities)
-        columns = params.dim + n.checks
-        upload = N * own * (columns + n.checks * params.dim)
-        shared = entities * params.dim * n.checks
-        return points * (params.T + 4), (upload + entities * columns + (N + W) * shared) * n.ring.size
+        return planning.products(self, params, entities)
 
     # ----------------------------------------------------------------------------------------------------------- parts
 

@@ -76,13 +76,13 @@ class Numbers:
         """The noise of each of so many noise clients: the fewer they are, the wider, so that all span as much."""
         return replace(self.noise, wide=wide_of(self.resolution, self.f, noisy))
 
-    def reach(self, noisy: int) -> int:
-        """The largest noise of so many noise clients together."""
-        return noisy * self.noise_of(noisy).largest
+    def reach(self, noisy: int, planned: int | None = None) -> int:
+        """The largest noise of so many noise clients together, of those that a round began with."""
+        return noisy * self.noise_of(planned or noisy).largest
 
-    def read(self, x: Residues, noisy: int) -> NDArray[np.float64]:
-        """C*S/c plus the noise of so many noise clients, as means."""
-        return self.ring.join(x, math.ldexp(1.0 / self.C, -self.f), self.reach(noisy) // 2)
+    def read(self, x: Residues, noisy: int, planned: int | None = None) -> NDArray[np.float64]:
+        """C*S/c plus the noise of so many noise clients, as means; the round began with `planned` of them."""
+        return self.ring.join(x, math.ldexp(1.0 / self.C, -self.f), self.reach(noisy, planned) // 2)
 
 
 def wide_of(resolution: float, f: int, noisy: int) -> int:

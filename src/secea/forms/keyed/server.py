@@ -96,7 +96,8 @@ class KeyedServer:
         noisy = form.noise_clients(params, at)
         columns = ring.from_bytes(payload[body:-SEED_BYTES], count, n.checks) if sender in noisy else None
         if chunk not in self._chunks:
-            self._chunks[chunk] = _Chunk(ring.zeros(count, width), ring.zeros(count, n.checks), n.noise_of(len(noisy)))
+            noise = n.noise_of(form.noise_count(params, len(at.participants)))
+            self._chunks[chunk] = _Chunk(ring.zeros(count, width), ring.zeros(count, n.checks), noise)
         come = self._chunks[chunk]
         ring.add_into(come.total, rows)
         come.senders.add(sender)

@@ -1,0 +1,81 @@
+"""What a plan of the keyed form says: whom to trust, how numbers are encoded, memory and multiplications."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from secea.arithmetic.field import RING61
+from secea.params import Params
+from secea.steps.union import COLUMNS, Geometry
+from secea.wire.messages import CHUNK_BYTES
+
+if TYPE_CHECKING:
+    from secea.forms.keyed.form import Keyed
+
+
+def trust(form: Keyed, params: Params) -> tuple[str, ...]:
+    """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
+    N, T, D = params.clients, params.T, params.dropouts
+    every = f"all {N - 1} other clients" if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
+    covered = 2 * D + T < N
+    lines = [f"Up to {D} of {N} clients may vanish in the middle of a round."] if D else []
+    lines += [
+        f"The server and {every} may conspire: they learn no name, and of your rows only the sum over the clients"
+        " that do not conspire.",
+        "A server that deviates learns no more than one that follows, and cannot make a client accept a wrong mean"
+        " by itself (2D + T < N holds)."
+        if covered
+        else f"A server that deviates is not covered: 2D + T < N does not hold; it would with {_cure(N, T, D)}.",
+        f"New names need all {N} clients there."
+        if T == N - 1
+        else f"New names need {T + 1} of {N} clients to answer, and {form.signatures(params)} to confirm the lists;"
+        f" the first set-up needs all {N}.",
+    ]
+    if N == 2:
+        lines.append(
+            "Two clients learn which entities they have in common, and each other's rows of these, by subtraction."
+        )
+    return tuple(lines)
+
+
+def ticks(form: Keyed, params: Params, names: int) -> int:
+    """Points that holders answer, and that clients check and unblind."""
+    size = form.list_size(params, 1)
+    return params.clients * ((params.T + 1) * (size + 1) + size) + names
+
+
+def facts(form: Keyed, params: Params) -> dict[str, int]:
+    """Primes side by side, sigma', and how numbers are encoded, filled and drowned."""
+    n = form.numbers(params)
+    chosen = {"f": n.f, "s": n.s, "w": n.w, "wide": n.noise.wide, "checks": n.checks}
+    return {"primes": n.ring.size, "sigma_prime": n.sigma, **chosen}
+
+
+def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
+    """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client."""
+    own = params.max_entities or entities
+    kept = own * (64 + 32 + 24) + entities * RING61.element_bytes
+    table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
+    rows = 2 * own * params.dim * 8
+    return {
+        "kept": kept,
+        "client": kept + max(rows + 6 * CHUNK_BYTES, 2 * table),
+        "server": max(2 * (params.clients + 3) * CHUNK_BYTES, 2 * table),
+    }
+
+
+def products(form: Keyed, params: Params, entities: int) -> tuple[int, int]:
+    """Group multiplications of the names' PRF, and field multiplications of a round."""
+    N, W, n = params.clients, form.noise_count(params, params.clients), form.numbers(params)
+    points = N * (form.list_size(params, 1) + 1)
+    own = min(entities, params.max_entities or entities)
+    columns = params.dim + n.checks
+    upload = N * own * (columns + n.checks * params.dim)
+    shared = entities * params.dim * n.checks
+    return points * (params.T + 4), (upload + entities * columns + (N + W) * shared) * n.ring.size
+
+
+def _cure(N: int, T: int, D: int) -> str:
+    """What would make 2D + T < N hold."""
+    fewer = f"dropouts of at most {(N - 1 - T) // 2}"
+    return f"collusion of at most {N - 1 - 2 * D}, or {fewer}" if N - 1 - 2 * D >= 1 else fewer
