@@ -200,7 +200,7 @@ OUTSIDE: Final = (
 )  # fmt: skip
 ENGINES: Final = re.compile(
     r"engines/.*|cli\.py|commands/.*|demo/.*|audit/.*|bench/.*|learn/.*|report/.*|adapters/torch\.py"
-    r"|arithmetic/_kernels/build\.py"
+    r"|arithmetic/_kernels/build\.py|arrays\.py"
 )
 
 

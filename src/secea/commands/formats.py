@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.fixedpoint import Floats
+from secea.arrays import read_arrays
 from secea.errors import DataError, MissingExtra, TableError
 from secea.table import Table
 
@@ -209,11 +210,7 @@ def _word2vec(path: Path) -> Source:
 
 def _npz(path: Path) -> Source:
     expected = EXPECTED[".npz"]
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        raise DataError(f"{path} is no .npz file of plain arrays ({error}); {expected}") from None
+    arrays = read_arrays(path, expected)
     if arrays.keys() != {"names", "matrix"}:
         raise DataError(f"{path} holds the arrays {', '.join(arrays) or 'none'}; {expected}")
     names, matrix = arrays["names"], arrays["matrix"]

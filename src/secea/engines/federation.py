@@ -172,9 +172,10 @@ class FormFederation(Federation):
         """With drop-outs: mask keys for the next rounds, made and shared ahead. Optional, and counted apart."""
         exchange = self._running_exchange
         with self._alone():
-            if self.params.dropouts:
+            at = exchange.server.at
+            if self.params.dropouts and at.members == at.participants:  # else the next union brings them
                 self._account.phase, self._account.round = "offline", 0
-                self._run(exchange, self.form.prepare_phase, exchange.server.at.members)
+                self._run(exchange, self.form.prepare_phase, at.members)
 
     def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table.
@@ -219,7 +220,7 @@ class FormFederation(Federation):
                 self._run(exchange, self.form.names_phase, here)
                 continue
             settled = all(self.clients[n].at.phase == REST for n in here) and server.at.phase == REST
-            if not settled or server.at.members != tuple(here):
+            if not settled or not server.at.members == server.at.participants == tuple(here):
                 self._run(exchange, self.form.union_phase, here)
                 continue
             if not server.part.prepared(server.at):

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arrays import read_arrays
 from secea.errors import DataError, MissingExtra
 from secea.table import Name
 
@@ -254,11 +255,7 @@ def _parquet(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} is no .npz file of plain arrays: {error}") from None
+    return read_arrays(path)
 
 
 def _numbered(path: Path) -> list[int]:

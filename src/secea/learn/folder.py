@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arrays import read_arrays
 from secea.errors import DataError
 from secea.table import Name
 
@@ -85,13 +86,13 @@ class Folder:
         path = self.path / "checkpoint" / f"{method}.npz"
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
-            states: list[State] = [{} for _ in range(about["clients"])]
-            for key in file.files:
-                number, slash, name = key.partition("/")
-                if slash:
-                    states[int(number)][name] = file[key]
+        arrays = read_arrays(path, "remove it, and the run begins anew")
+        about = json.loads(str(arrays["about"]))
+        states: list[State] = [{} for _ in range(about["clients"])]
+        for key, array in arrays.items():
+            number, slash, name = key.partition("/")
+            if slash:
+                states[int(number)][name] = array
         return about["round"], states, about["seconds"]
 
     def secret(self, fresh: bytes) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arrays import read_arrays
 from secea.errors import DataError
 from secea.report.figures import DASH, number
 
@@ -144,11 +145,10 @@ class Run:
         """The final tables by client: names and matrix."""
         found = {}
         for path in sorted((self.folder / "embeddings" / method).glob("*.npz"), key=lambda path: _natural(path.stem)):
-            try:
-                with np.load(path, allow_pickle=False) as file:
-                    names, matrix = file["names"], np.asarray(file["matrix"], np.float64)
-            except (OSError, ValueError, KeyError, EOFError) as error:
-                raise DataError(f"{path} holds no embeddings: {error}") from None
+            arrays = read_arrays(path)
+            if not {"names", "matrix"} <= arrays.keys():
+                raise DataError(f"{path} holds no embeddings: it has no names, or no matrix")
+            names, matrix = arrays["names"], np.asarray(arrays["matrix"], np.float64)
             if matrix.ndim != 2 or len(matrix) != len(names):
                 raise DataError(f"{path} has {len(names)} names and a matrix of shape {matrix.shape}")
             found[path.stem] = ([str(name) for name in names.tolist()], matrix)

@@ -265,8 +265,9 @@ class KeyedClient:
             return NO_CONTEXT
         if phase == "agree":
             return at.context
-        on_union = phase in (self.form.round_phase, self.form.prepare_phase)
-        return (self.union.L if self.union else b"") if on_union else at.base
+        if phase == self.form.prepare_phase:
+            return self.union.context if self.union else b""
+        return (self.union.L if self.union else b"") if phase == self.form.round_phase else at.base
 
     def check_begin(self, at: Agreement) -> None:
         """What the server may announce (sections K1 to K5)."""
@@ -288,8 +289,13 @@ class KeyedClient:
 
     def enter(self, at: Agreement) -> None:
         """Draw what a phase needs."""
+        before = self.names
         self.naming.enter(at)
+        if self.names != before:
+            self.result = None  # its rows are those of other entities
         self.masking.enter(at)
+        # One sum is opened of each upload, and none once something else has begun.
+        self.uploaded = at.round if at.phase == self.form.round_phase else 0
         if at.phase == self.form.union_phase:
             self.union, self.round = Union(self._entropy(SEED_BYTES), self._entropy(SEED_BYTES)), None
         elif at.phase == self.form.round_phase:
@@ -301,10 +307,8 @@ class KeyedClient:
             rows, found = np.empty((own, self.params.dim)), np.zeros(own, np.bool_)
             self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
             self.released = Released(self.round.number, at.members, self.names, self.round.values)
-            self.uploaded = at.round
         elif at.phase == "agree":
             assert self.union is not None
-            self.uploaded = 0  # one sum is opened of each upload
             self.union = replace(self.union, spent=at.members != at.participants)
 
     # ------------------------------------------------------------------------------------------------------ union
@@ -498,7 +502,10 @@ class KeyedClient:
                 return self._got_tags(at, got)
             case "upload" | "open":
                 return self._read(at)
-            case "batch" | "agree":
+            case "batch":
+                assert self.union is not None
+                return replace(self.masking.finish(at, got), context=self.union.context)
+            case "agree":
                 return self.masking.finish(at, got)
             case _:
                 return self.naming.finish(at, got)

@@ -13,6 +13,7 @@ import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -30,6 +31,17 @@ from secea.wire.messages import Buffer
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 _VOTE = b"secea vote 1\n"
+_P25519: Final = 2**255 - 19
+_SMALL_ORDER: Final = frozenset(
+    {
+        0,
+        1,
+        _P25519 - 1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    }
+)
+"""u of the points of order 1 to 8, on the curve and on its twist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,11 @@ def pair_of(mine: X25519PrivateKey, theirs: bytes, peer: int, session: bytes) ->
     return expand(shared, "pair of a batch", session)
 
 
+def of_small_order(public: bytes) -> bool:
+    """Whether X25519 gives nothing but zeros with this key; the top bit does not count, and u is taken modulo p."""
+    return (int.from_bytes(public, "little") & (1 << 255) - 1) % _P25519 in _SMALL_ORDER
+
+
 def public_of(batch: bytes, index: int) -> tuple[bytes, bytes]:
     """A_q and H(b_q) of one round."""
     at = 64 * index
@@ -118,13 +135,13 @@ class Masking:
 
     def check_begin(self, at: Agreement, uploaded: int) -> None:
         """Refuse, with a `ValueError`, a sum that must not be opened; `uploaded` is the last q that was sent."""
-        ready = self.batch is not None and at.round in self.batch and self.batch.members == at.members
+        ready = self.batch is not None and at.round in self.batch and self.batch.members == at.participants
         if at.phase == self.form.round_phase and self.params.dropouts and not ready:
             raise ValueError(f"announces round {at.round}, for which there are no mask keys")
         if at.phase != "agree":
             return
         noisy = self.form.noise_clients(self.params, at)
-        if uploaded != at.round or not set(at.members) <= set(at.participants):
+        if not ready or uploaded != at.round or not set(at.members) <= set(at.participants):
             raise ValueError(f"wants to open round {at.round}, to which we did not upload")
         if len(noisy) <= self.params.T:
             raise ValueError(f"wants to open a sum with {len(noisy)} noise clients; {self.params.T + 1} are needed")
@@ -178,6 +195,7 @@ class Masking:
     def _opening(self, at: Agreement) -> bytes:
         """For each participant one share: of its own seed if it is in the sum, of its key of pairs if it is not."""
         assert self.batch is not None
+        assert at.round in self.batch
         index, opening = at.round - self.batch.first, b""
         for v in at.participants:
             start = 64 * index + (32 if v in at.members else 0)
@@ -199,6 +217,8 @@ class Masking:
         for v, data in shares.items():
             if any(int.from_bytes(data[i : i + 32], "little") >= ORDER for i in range(0, len(data), 32)):
                 raise FaultyPeer(v, "shares its mask keys by numbers that are no scalars")
+            if any(of_small_order(public_of(public[v], i)[0]) for i in range(self.form.batch)):
+                raise FaultyPeer(v, "has a key for masks that is of small order")
         mine = self.batch
         self.batch = Batch(mine.first, mine.keys, mine.seeds, mine.seed, mine.members, public, shares)
         return at

@@ -42,7 +42,7 @@ class KeyedServer:
         self._lists: dict[int, bytes] = {}
         self._table: Residues | None = None
         self.tags: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._before_round = NO_CONTEXT  # the context of the union, while a round goes on
+        self._before_round = NO_CONTEXT  # the context of the union: batches and rounds have their own
         self._L = NO_CONTEXT
         self._chunks: dict[int, _Chunk] = {}
         self._divided = 0
@@ -57,7 +57,9 @@ class KeyedServer:
             return NO_CONTEXT
         if phase == "agree":
             return at.context
-        return self._L if phase in (self.form.round_phase, self.form.prepare_phase) else at.base
+        if phase == self.form.prepare_phase:
+            return self._before_round
+        return self._L if phase == self.form.round_phase else at.base
 
     def enter(self, at: Agreement) -> None:
         """Forget what an attempt before left behind."""
@@ -163,7 +165,7 @@ class KeyedServer:
                 return self._ready(at, got)
             case "batch":
                 self.opening.got_batch(at, got)
-                return at
+                return replace(at, context=self._before_round)
             case "agree":
                 self._votes = self.opening.votes(at, got)
                 return at
@@ -193,7 +195,7 @@ class KeyedServer:
             raise FederationError(
                 f"the union has {tags.size} entities, more than the public bound max_union={most}: raise it"
             )
-        self.tags = tags
+        self.tags, self._before_round = tags, at.context
         return replace(at, size=int(tags.size))
 
     def _ready(self, at: Agreement, got: Got) -> Agreement:
@@ -201,5 +203,5 @@ class KeyedServer:
         first, *others = (got[Kind.READY, v] for v in at.members)
         if any(other != first for other in others):
             raise ProtocolError(at.members, "do not agree on the union; it has to be made anew")
-        self._L, self._before_round = first, at.context
+        self._L = first
         return at
