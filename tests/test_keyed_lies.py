@@ -46,8 +46,8 @@ def tables_of(owners: Mapping[str, Iterable[int]], clients: int = 4, seed: int =
 class Liar(KeyedServer):
     """A server's part that can lie in each thing that it makes."""
 
-    def __init__(self, form: Keyed, params: Params) -> None:
-        super().__init__(form, params)
+    def __init__(self, form: Keyed, params: Params, session: bytes) -> None:
+        super().__init__(form, params, session)
         self.sums: Sums | None = None
         self.seeds: Callable[[dict[int, bytes]], dict[int, bytes]] | None = None
         self.payload: Callable[[IntEnum, bytes], bytes] | None = None
@@ -103,7 +103,7 @@ class Stage:
 
         bounds = {"max_entities": 5, "max_union": 12} | more
         parties = Parties.of(tables, form or Keyed(), dim=DIM, collusion=collusion, tap=tap, **bounds)
-        liar = Liar(parties.session.form, parties.session.params)  # type: ignore[arg-type]
+        liar = Liar(parties.session.form, parties.session.params, parties.session.hash)  # type: ignore[arg-type]
         parties.server.part = liar
         return cls(tables, parties, liar, sent)
 

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secea import Federation, FederationError, Params, ProtocolError, RoundLost, SnapshotError
-from secea.engines.exchange import Exchange, Tap
+from secea.engines.exchange import Exchange, Tap, untouched
 from secea.errors import SERVER
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient
@@ -45,14 +44,12 @@ class Ledger:
 
     used: dict[tuple[Any, ...], bytes] = field(default_factory=dict, repr=False)
     counts: Counter[str] = field(default_factory=Counter)
-    lock: Lock = field(default_factory=Lock, repr=False)
 
     def note(self, what: str, key: tuple[Any, ...], *plain: Buffer) -> None:
         """This key serves these bytes; the same bytes again are no second use."""
         hashed = hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + bytes(part) for part in plain)).digest()
-        with self.lock:
-            self.counts[what] += (what, *key) not in self.used
-            assert self.used.setdefault((what, *key), hashed) == hashed, f"{what} serves two different things"
+        self.counts[what] += (what, *key) not in self.used
+        assert self.used.setdefault((what, *key), hashed) == hashed, f"{what} serves two different things"
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Listen wherever something is sealed, signed, masked, blinded or opened."""
@@ -117,6 +114,16 @@ class Ledger:
         patch.setattr(KeyedClient, "_upload", listening)
 
 
+@pytest.fixture(autouse=True)
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients do not work side by side here: a seed gives the same messages in the same order."""
+
+    def in_order(_: Exchange, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return [work(item) for item in items]
+
+    monkeypatch.setattr(Exchange, "_map", in_order)
+
+
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
     kept = Ledger()
@@ -139,9 +146,8 @@ class Life:
         params = Params(
             clients=clients, dim=2, collusion=1, dropouts=dropouts, rounds=10_000, max_entities=4, max_union=8
         )
-        self.entropy = insecure_seeded(seed)(SERVER)
-        self.lock = Lock()
-        self.fed: Any = Federation(params, form=Keyed(batch=3, max_updates=5_000), entropy=self._drawn)
+        entropy = insecure_seeded(int(self.rng.integers(1 << 60)))(SERVER)
+        self.fed: Any = Federation(params, form=Keyed(batch=3, max_updates=5_000), entropy=entropy)
         self.fed.setup([self.some_names() for _ in range(clients)])
         self.happened: Counter[str] = Counter()
         self._crash: tuple[int, int] | None = None
@@ -149,27 +155,21 @@ class Life:
         self._gone: set[int] = set()
         self._listen()
 
-    def _drawn(self, size: int) -> bytes:
-        with self.lock:  # clients work side by side
-            return self.entropy(size)
-
     def _listen(self) -> None:
         self.pass_on: Tap = self.fed._exchange.tap
         self.fed._exchange.tap = self.tap
 
     def tap(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
         """What a party that was stopped had to say is gone, and so is what was on its way to it."""
-        with self.lock:
-            self._hops += 1
-            crash = self._crash
-            if crash is not None and self._hops >= crash[0]:
-                self._crash = None
-        if crash is not None and self._crash is None:
-            self.fed.restart(crash[1])
-            if crash[1] == SERVER:
+        self._hops += 1
+        if self._crash is not None and self._hops >= self._crash[0]:
+            (_, who), self._crash = self._crash, None
+            self.fed.restart(who)
+            self.happened["crash"] += 1
+            if who == SERVER:
                 raise Stopped("the server was restarted in the middle of it")
-            self._gone.add(crash[1])
-            self.fed._exchange.here.discard(crash[1])
+            self._gone.add(who)
+            self.fed._exchange.here.discard(who)
         return () if {sender, receiver} & self._gone else self.pass_on(sender, receiver, message)
 
     @property
@@ -248,6 +248,8 @@ class Life:
             self.fed.leave(int(self.rng.integers(self.clients)))
         elif self.clients < 6:
             self.fed.join(self.some_names())
+        else:
+            return "full"
         self._listen()
         return "regroup"
 
@@ -283,3 +285,164 @@ def test_every_mean_of_a_long_life_is_right_and_the_next_quiet_round_works(
     for _ in range(25):
         life.something()
     print(life.happened, ledger.counts)
+
+
+# ------------------------------------------------------------------------------------------- a crash after any message
+
+SETS: Final[list[list[Name]]] = [["a", "b"], ["a", "c"], ["c", "b", "d"]]
+OTHER: Final[list[list[Name]]] = [["a", "e"], ["a", "c"], ["d", "b", 1]]
+
+
+class Dying:
+    """A tap: one party is stopped after so many messages, and started again from what it saved last.
+
+    A client saves before the first byte of a phase leaves it, the server before anything does; with `first` what was
+    saved before the stage began is all that is left.
+    """
+
+    def __init__(self, parties: Parties, who: int | None, after: int, *, first: bool = False) -> None:
+        self.parties, self.who, self.after, self.first = parties, who, after, first
+        self.hops: list[set[int]] = []
+        self.gone: set[int] = set()
+        self.saved = {n: client.save() for n, client in parties.clients.items()} | {SERVER: parties.server.save()}
+        self.seen: dict[int, Agreement] = {n: client.at for n, client in parties.clients.items()}
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """What is on its way to a party that was stopped, or from it, is gone."""
+        if not self.first and sender not in self.gone:
+            self._save(sender)
+        if len(self.hops) == self.after and self.who is not None:
+            self.stop()
+        self.hops.append({sender, receiver})
+        return () if {sender, receiver} & self.gone else (message,)
+
+    def _save(self, sender: int) -> None:
+        if sender == SERVER:
+            self.saved[SERVER] = self.parties.server.save()
+        elif self.parties.clients[sender].at != self.seen[sender]:
+            client = self.parties.clients[sender]
+            self.saved[sender], self.seen[sender] = client.save(), client.at
+
+    def stop(self) -> None:
+        """Another life begins."""
+        who, self.who = self.who, None
+        assert who is not None
+        self.parties.restart(who, self.saved[who])
+        self.gone.add(who)
+        if who == SERVER:
+            raise Stopped("the server was restarted in the middle of it")
+        self.parties.exchange.here.discard(who)
+
+
+def run(parties: Parties, stage: str) -> set[int]:
+    """One stage, from where nothing goes on; who is in the sum of a round."""
+    exchange, form = parties.exchange, parties.session.form
+    match stage:
+        case "set-up":
+            parties.setup()
+        case "names":
+            sets = OTHER if set(parties.clients[0].part.next_names) == set(SETS[0]) else SETS
+            for n, names in enumerate(sets):
+                parties.clients[n].part.update(names)
+            exchange.run(form.names_phase, range(3))
+        case "union":
+            exchange.run(form.union_phase, range(3))
+        case _:
+            parties.number += 1
+            while True:
+                tables = trained(parties)
+                for n in parties.server.at.members:
+                    parties.clients[n].contribute(tables[n], parties.number)
+                parties.server.collect(form.ready_phase)
+                exchange.step()
+                if parties.server.at.phase == REST:
+                    break
+                while parties.server.at.phase != REST:  # somebody was missing: a union of the others
+                    exchange.step()
+            exchange.run(form.round_phase, parties.server.at.members)
+            exchange.check_finished()
+            return set(parties.server.at.members)
+    return set()
+
+
+def trained(parties: Parties) -> Tables:
+    """The tables of a training round: a function of its number."""
+    rng = np.random.Generator(np.random.PCG64(parties.number))
+    return [
+        {name: rng.uniform(-3, 3, 2) for name in parties.clients[n].part.next_names} for n in sorted(parties.clients)
+    ]
+
+
+def founded(dropouts: int, sets: list[list[Name]] = SETS, **more: Any) -> Parties:
+    """Parties that have not met."""
+    tables = [dict.fromkeys(own, np.zeros(2)) for own in sets]
+    bounds = {"collusion": 1, "dropouts": dropouts, "max_entities": 3, "max_union": 8, "rounds": 10_000}
+    return Parties.of(tables, Keyed(batch=2, max_updates=10_000), dim=2, **(bounds | more))
+
+
+def undisturbed(parties: Parties) -> None:
+    """Everybody is back: whatever was left undone is done, and a round gives numpy's means."""
+    exchange, form, everyone = parties.exchange, parties.session.form, range(len(parties.clients))
+    exchange.tap, exchange.here = untouched, set(everyone)
+    parties.server.give_up()
+    exchange.greet()
+    parts: list[Any] = [parties.clients[n].part for n in everyone]
+    if not all(part.naming.key.joint for part in parts):
+        exchange.run(form.setup_phase, everyone)
+    while any(part.renamed for part in parts):
+        exchange.run(form.names_phase, everyone)
+    settled = all(party.at.phase == REST for party in (*parties.clients.values(), parties.server))
+    if not settled or parties.server.at.members != tuple(everyone):
+        exchange.run(form.union_phase, everyone)
+    if not parties.server.part.prepared(parties.server.at):
+        exchange.run(form.prepare_phase, everyone)
+    assert run(parties, "round") == set(everyone)
+    check_means(parties, set(everyone), set(everyone))
+
+
+def check_means(parties: Parties, who: set[int], among: set[int]) -> None:
+    """These clients have the means over those."""
+    tables = trained(parties)
+    for n in who:
+        for row, name in zip(parties.means(n, tables[n]), tables[n], strict=True):
+            truth = np.mean([tables[v][name] for v in among if name in tables[v]], axis=0)
+            assert np.abs(row - truth).max() < WITHIN
+
+
+def outcome(parties: Parties, stage: str, dying: Dying) -> str:
+    """How a stage with a crash in it ended; a mean that somebody has is the right one."""
+    parties.exchange.tap = dying
+    try:
+        among = run(parties, stage)
+    except FederationError as error:
+        assert str(error)
+        return type(error).__name__
+    check_means(parties, among - dying.gone if stage == "round" else set(), among)
+    return f"{stage} of {len(among - dying.gone)}" if among else stage
+
+
+def crashes(parties: Callable[[], Parties], stage: str) -> Counter[str]:
+    """A crash of each party after each message that it sends or gets."""
+    there = parties()
+    whole = Dying(there, None, 0)
+    outcome(there, stage, whole)
+    undisturbed(there)
+    ended: Counter[str] = Counter()
+    for after, ends in enumerate(whole.hops):
+        for who in sorted(ends):  # a message changes its sender and its receiver, and nobody else
+            there = parties()
+            ended[outcome(there, stage, Dying(there, who, after))] += 1
+            undisturbed(there)
+    return ended
+
+
+def test_after_a_crash_at_any_message_of_a_setup_there_is_a_federation(ledger: Ledger) -> None:
+    print(crashes(lambda: founded(0), "set-up"), ledger.counts)
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+@pytest.mark.parametrize("stage", ["names", "union", "round"])
+def test_after_a_crash_at_any_message_the_next_round_works(dropouts: int, stage: str, ledger: Ledger) -> None:
+    one = founded(dropouts)  # it lives through all of them
+    one.setup()
+    print(crashes(lambda: one, stage), ledger.counts)

@@ -30,6 +30,7 @@ from secea.errors import (
     Stale,
 )
 from secea.forms.keyed import Keyed
+from secea.forms.keyed.form import TOLERANT
 from secea.params import Params
 from secea.party.client import HASH_BYTES, ROWS_BYTES, Client
 from secea.party.form import Got, Retry
@@ -195,7 +196,7 @@ class Plain:
         Row("swap", (Kind.GIFT,), on_loss="meet", then="count"),
         Row("count", (Kind.NUMBER,), (Kind.TOTAL,), on_loss="meet"),
         Row("ready", (Kind.READY,), on_loss="meet"),
-        Row("round", (Kind.VALUE,), (Kind.RESULT,), on_loss="meet", announced=True, loses_round=True),
+        Row("round", (Kind.VALUE,), (Kind.RESULT,), on_loss="meet", announced=True, counts="round", loses_round=True),
     )
     setup_phase: ClassVar[str] = "meet"
     names_phase: ClassVar[str] = "meet"
@@ -1211,7 +1212,7 @@ class Meddler:
 
 
 def keyed_parties(tap: Any) -> Parties:
-    return Parties.of(KEYED_TABLES, Keyed(), collusion=1, tap=tap, entropy=insecure_seeded(9))
+    return Parties.of(KEYED_TABLES, Keyed(batch=2), collusion=1, dropouts=1, tap=tap, entropy=insecure_seeded(9))
 
 
 def whole_run(parties: Parties) -> None:
@@ -1424,7 +1425,10 @@ def test_a_lie_under_seal_gives_the_honest_means_or_an_error_that_blames(
 
     meddler = Meddler(target, meddle)
     meddler.parties.exchange.tap = tap
-    if refusal := refusal_of(meddler.run):
+    refusal = None
+    with suppress(RoundLost):  # masks that do not open name nobody
+        refusal = refusal_of(meddler.run)
+    if refusal:
         assert lied
         assert refusal.suspects
         assert set(refusal.suspects) <= {*range(3), SERVER}
@@ -1432,12 +1436,14 @@ def test_a_lie_under_seal_gives_the_honest_means_or_an_error_that_blames(
 
 def test_the_table_in_the_docs_is_the_table_of_the_form() -> None:
     page = (Path(__file__).parent.parent / "docs/protocol-keyed.md").read_text(encoding="utf-8")
-    for number, row in enumerate(Keyed.rows):
+    for number, row in (*enumerate(Keyed.rows), *enumerate(TOLERANT)):
         sends = ", ".join(kind.name.lower() for kind in row.sends)
         sends += " (holders)" if row.phase == "evaluate" else ""
         answers = ", ".join(kind.name.lower() for kind in row.answers)
         lost = row.on_loss + (", and the round is lost" if row.loses_round else "")
-        cells = (f"{row.phase} ({number})", "yes" if row.announced else "", sends, answers, lost, row.then)
+        lost = f"goes on with t; else {lost}" if row.tolerates else lost
+        announced = "always" if row.decides else "yes" if row.announced else ""
+        cells = (f"{row.phase} ({number})", announced, sends, answers, lost, row.then)
         line = "| " + " | ".join(cells) + " |"
         assert line.replace("|  |", "| |").replace("|  |", "| |") in page, line
     for kind in Keyed.kinds:

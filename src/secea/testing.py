@@ -104,6 +104,16 @@ class Parties:
         """A new life of client n."""
         return Client(self.session, n, self.identities[n], names, self.entropy[n])
 
+    def restart(self, n: int, saved: bytes | None = None) -> None:
+        """A new life of a party, from what it saved; as it is now where nothing is given."""
+        if n == SERVER:
+            saved = self.server.save() if saved is None else saved
+            self.server = Server.restore(self.session, self.identities[n], saved, self.entropy[n])
+            self.exchange.server = self.server
+        else:
+            saved = self.clients[n].save() if saved is None else saved
+            self.clients[n] = Client.restore(self.session, self.identities[n], saved, self.entropy[n])
+
     def setup(self, members: Iterable[int] | None = None) -> None:
         """Hellos, and everything up to the first union."""
         self.exchange.greet()

@@ -17,7 +17,7 @@ from secea.party.phases import Agreement
 from secea.steps import masks
 
 MOST_TRIED = 64
-"""Sets of shares that are tried before an opening counts as failed."""
+"""Sets of shares that are tried, beside one for each client, before an opening counts as failed."""
 
 
 class Opening:
@@ -61,7 +61,7 @@ class Opening:
 
     def _secret(self, given: Mapping[int, int], of: int, right: Callable[[int], bool]) -> int:
         """The secret that t of these shares give; wrong shares are left out as long as t right ones are there."""
-        for some in islice(_sets(sorted(given), self.form.threshold(self.params)), MOST_TRIED):
+        for some in islice(_sets(sorted(given), self.form.threshold(self.params)), len(given) + MOST_TRIED):
             secret = masks.recovered(given, masks.weights_at_zero(some))
             if right(secret):
                 return secret
@@ -70,8 +70,7 @@ class Opening:
 
 def _sets(clients: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     """Sets of so many clients: neighbours in a circle first, so that one wrong share soon stands outside."""
-    turns = len(clients) if len(clients) > size else len(clients) // size
-    for start in range(turns):
+    for start in range(len(clients) if len(clients) > size else 0):
         yield tuple((*clients, *clients)[start : start + size])
     yield from combinations(clients, size)
 
