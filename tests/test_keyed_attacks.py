@@ -114,7 +114,7 @@ def test_the_lattice_of_means_shows_no_counts_and_without_narrow_noise_all(
     }
     said(f"lattice, {kind.name}", product=rates[True], no_narrow_noise=rates[False])
     assert rates[True] < NEAR_CHANCE
-    assert rates[False] == 1.0
+    assert rates[False] > 0.99
 
 
 @pytest.mark.parametrize("collusion", [1, 4])
@@ -368,9 +368,9 @@ def test_a_whole_federation_shows_its_owners_no_more_counts_than_chance(rng: np.
     assert part.result is not None
     order = [int(str(name)) for name in part.names]
     table = as_table(tables[0])
-    own = np.ldexp(part._encoded(table, part._where(table)).astype(np.float64), -part.numbers.f)
+    own = np.ldexp(part.tables.encoded(table, part.names).astype(np.float64), -part.numbers.f)
     width = math.ldexp(part.numbers.noise.wide, -part.numbers.f)
-    seen = counts.Seen(part.numbers, 1, own, part.result[0], part.numbers.ring.zeros(0), [(width, 2)])
+    seen = counts.Seen(part.numbers, 1, own, part.result.means, part.numbers.ring.zeros(0), [(width, 2)])
     made = counts.World(world.owned[:, order], world.rows[:, order])
     rate = counts.best_by_grid(seen, BF16, made)
     said("whole federation, bf16", rounds_1=rate)
@@ -404,7 +404,7 @@ class Truth:
         total = np.zeros(3, np.int64)
         for n in self.owners(slot):
             part, table = self.parts[n], as_table(self.tables[n])
-            total += part._encoded(table, part._where(table))[part.names.index(self.name[slot])]
+            total += part.tables.encoded(table, part.names)[part.names.index(self.name[slot])]
         return total
 
 

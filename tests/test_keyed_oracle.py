@@ -311,7 +311,7 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
     for v in due.members:
         part = part_of(parties, v)
         assert part.result is not None
-        found, there = part.result
+        found, there = part.result.means, part.result.there
         assert set(part.names) == set(due.table(v))
         assert there.all()
         for name, row in zip(part.names, found, strict=True):

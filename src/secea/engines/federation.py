@@ -180,8 +180,9 @@ class FormFederation(Federation):
     def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table.
 
-        A client whose table is None is absent from the start. One that vanishes in the middle of an upload costs the
-        round: `RoundLost`; the next round works. Entities without a mean keep their own row: `without_mean`.
+        A client whose table is None is absent from the start. Up to `dropouts` clients may vanish in the middle; if
+        more do, the round is lost (`RoundLost`), and the next one works. Entities without a mean keep their own row:
+        `without_mean`.
         """
         exchange = self._running_exchange
         sources = each_client(tables, self.params.clients, "tables")
@@ -225,6 +226,7 @@ class FormFederation(Federation):
                 continue
             if not server.part.prepared(server.at):
                 self._run(exchange, self.form.prepare_phase, here)
+                continue
             exchange.each(here, lambda n: self.clients[n].contribute(given[n], self._number))
             self._account.phase, self._account.round = "online", self._number
             server.collect(self.form.ready_phase)

@@ -308,7 +308,9 @@ class Client:
                 raise SnapshotError(
                     "saved state is of another session or version: roster and parameters must be the same"
                 )
-            client = cls(session, content["number"], identity, (), entropy)
+            if identity.public != session.roster.key(number := content["number"]):
+                raise SnapshotError(f"this is saved state of {party(number)}: restore it with the identity of that one")
+            client = cls(session, number, identity, (), entropy)
             client.at = Agreement.resumed(content["at"])
             client.part.restore(content["part"])
         return client

@@ -270,13 +270,12 @@ class Server:
     @classmethod
     def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
         """The server that was saved, in a new life: it begins with a new union."""
-        content = snapshot.loads(data)
+        content, server = snapshot.loads(data), cls(session, identity, entropy)
         with snapshot.reading():
             if content["what"] != _SNAPSHOT or content["session"] != session.hash:
                 raise SnapshotError(
                     "saved state is of another session or version: roster and parameters must be the same"
                 )
-            server = cls(session, identity, entropy)
             server.at = Agreement.resumed(content["at"])
         return server
 

@@ -151,7 +151,7 @@ Encode = Callable[[KeyedClient, Table, Counts], NDArray[np.int64]]
 
 def encoded(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
     """The product's encoding and fill."""
-    return part._encoded(table, rows)
+    return part.tables.encoded_rows(table, rows, part.names)
 
 
 def unfilled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
@@ -163,7 +163,7 @@ def _with_grids(part: KeyedClient, exact: Floats, used: int, step: float) -> NDA
     """All rows have this grid."""
     n, rows = part.numbers, len(exact)
     grids = np.full(rows, used, np.int32), np.full(rows, step)
-    return streams.encode(exact, part._entities(), part._fill[:-1], n.f, n.s, n.w, *grids, n.cap)
+    return streams.encode(exact, part.tables.hashed(part.names), part.tables.fill[:-1], n.f, n.s, n.w, *grids, n.cap)
 
 
 def _exact(table: Table, rows: Counts) -> Floats:
@@ -184,21 +184,21 @@ def floored(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
 def halved(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
     """A mutant: half the grid's fill, as a grid of half the step would have if fills were scaled and not drawn anew."""
     bare = _bare(part, _exact(table, rows))
-    return np.asarray(bare + ((part._encoded(table, rows) - bare) >> 1), np.int64)
+    return np.asarray(bare + ((part.tables.encoded_rows(table, rows, part.names) - bare) >> 1), np.int64)
 
 
 def filled_by_table(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
     """A mutant: all rows have the grid of the table, so that one fine number narrows the fill of all."""
-    part._encoded(table, rows)
-    assert part._grid is not None
-    return _with_grids(part, _exact(table, rows), *part._grid)
+    part.tables.encoded_rows(table, rows, part.names)
+    assert part.tables.grid is not None
+    return _with_grids(part, _exact(table, rows), *part.tables.grid)
 
 
 def filled_to_a_power(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
     """A mutant: a step that is no power of two has a fill as wide as the next one, which does not cover it evenly."""
-    part._encoded(table, rows)
-    assert part._grid is not None
-    used, step = part._grid
+    part.tables.encoded_rows(table, rows, part.names)
+    assert part.tables.grid is not None
+    used, step = part.tables.grid
     return _with_grids(part, _exact(table, rows), used, 2.0 ** math.ceil(math.log2(step)) if step else 0.0)
 
 
@@ -332,8 +332,8 @@ def best_by_grid(was: Seen, kind: Inputs, world: World, **more: Any) -> float:
 def fill_widths(part: KeyedClient, values: Floats) -> Floats:
     """How wide the grid's fill of each number is; 0 where there is none."""
     n = part.numbers
-    assert part._grid is not None
-    widths = grids_of(values, *grid.grid_of_rows(np.ascontiguousarray(values), *part._grid), n.cap)
+    assert part.tables.grid is not None
+    widths = grids_of(values, *grid.grid_of_rows(np.ascontiguousarray(values), *part.tables.grid), n.cap)
     return np.where(np.floor(np.ldexp(widths, n.f)) > n.w, widths, 0.0)
 
 

@@ -18,10 +18,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
-from secea.arithmetic import fixedpoint, grid, streams
+from secea.arithmetic import streams
 from secea.arithmetic.field import M61, RING61, Residues, Ring
 from secea.arithmetic.fixedpoint import Floats
-from secea.arithmetic.portable import fill_keys as fill_keys_of
 from secea.arithmetic.ristretto import Tick
 from secea.errors import (
     SERVER,
@@ -29,7 +28,6 @@ from secea.errors import (
     FederationError,
     ProtocolError,
     RoundLost,
-    TableError,
     party,
 )
 from secea.forms.keyed.form import Keyed, Kind
@@ -37,11 +35,12 @@ from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
+from secea.forms.keyed.tables import Result, Tables
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import UNKNOWN, Agreement
 from secea.steps import masks, means, union
-from secea.table import Name, Table, TableLike, as_table
+from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster, digest, expand, shared_secret
 from secea.wire.messages import NO_CONTEXT, Buffer, Layout
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
@@ -119,26 +118,16 @@ class KeyedClient:
         self.form, self.params, self.session, self.number = form, params, session, number
         self.numbers = form.numbers(params)
         self._entropy = entropy
-        narrow = fill_keys_of(self.numbers.s) - 1
-        labels = (*(b"%d" % b for b in range(narrow)), b"grid", b"names")  # other s, w, f redraw nothing
-        self._fill = [expand(identity.secret, "fill of the keyed form", label) for label in labels]
+        self.tables = Tables(params, self.numbers, number, identity)
         self.naming = Naming(form, params, session, number, names, entropy)
         self.masking = Masking(form, params, session, roster, number, identity, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
-        self.result: tuple[NDArray[np.float64], NDArray[np.bool_]] | None = None
-        """The means of the last round in the order of the names, and which of them there are."""
+        self.result: Result | None = None
+        """The means of the last round."""
         self.released = Released()
         self.uploaded = 0
         """q of an upload that was not opened yet."""
-        self._grid: tuple[int, float] | None = None
-        # The order of the last table, for which names, and where each of them is in it.
-        self._places: tuple[tuple[Name, ...] | None, tuple[Name, ...], NDArray[np.int64]] = (
-            None,
-            (),
-            np.zeros(0, np.int64),
-        )
-        self._hashed: tuple[tuple[Name, ...], NDArray[np.uint64]] = (), np.zeros(0, np.uint64)
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
@@ -173,23 +162,11 @@ class KeyedClient:
     @property
     def without_mean(self) -> tuple[Name, ...]:
         """The entities that got no mean in the last round: only this client knows."""
-        if self.result is None:
-            return ()
-        return tuple(name for name, there in zip(self.names, self.result[1], strict=True) if not there)
+        return () if self.result is None else self.result.without_mean
 
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
-        given, due = as_table(table, self.params.dim), self.next_names
-        known = not self.renamed and (tuple(given.names), due) == self._places[:2]
-        if not known and set(given.names) != set(due):
-            unlike = min(set(given.names) ^ set(due), key=repr)
-            where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
-            raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
-        try:
-            fixedpoint.check_range(given.matrix, given.names, self.params.max_abs)
-        except TableError as error:
-            raise TableError(f"{party(self.number)}: {error}") from None
-        return given
+        return self.tables.checked(table, self.next_names)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """What this client trained in a training round; it is uploaded when the server says so."""
@@ -199,45 +176,16 @@ class KeyedClient:
         other = self.params.dropouts or (at.members, self.names) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
-        values = self._encoded(given, self._where(given))
+        values = self.tables.encoded(given, self.names)
         if round == out.round and not out.same(values):
             raise RoundLost(f"round {round} is lost: other values than these were trained in it, and went out")
         self.round, self.result = Round(round, values), None
-
-    def _entities(self) -> NDArray[np.uint64]:
-        """A hash of each own name, for the fill."""
-        if self._hashed[0] != self.names:
-            self._hashed = self.names, grid.entities(self.names, self._fill[-1])
-        return self._hashed[1]
-
-    def _where(self, table: Table) -> NDArray[np.int64]:
-        """The row of each own name in a table; tables of one client mostly have one order."""
-        if (tuple(table.names), self.names) != self._places[:2]:
-            place = {name: i for i, name in enumerate(table.names)}
-            rows = np.array([place[name] for name in self.names], np.int64)
-            self._places = tuple(table.names), self.names, rows
-        return self._places[2]
-
-    def _encoded(self, given: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Fixed point, with what is below the inputs' grid filled. A table's may only grow coarser in a session."""
-        n, exact = self.numbers, np.ascontiguousarray(given.matrix, np.float64)
-        used, step = grid.grid_of(exact, given.dtype)
-        if self._grid is not None:
-            used, step = min(used, self._grid[0]), max(step, self._grid[1])
-        self._grid = used, step
-        own = exact[rows]
-        bits, steps = grid.grid_of_rows(own, used, step)
-        return streams.encode(own, self._entities(), self._fill[:-1], n.f, n.s, n.w, bits, steps, n.cap)
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table; own rows where there is none."""
         if self.result is None:
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
-        found, there = self.result
-        where = self._where(table)
-        result = np.array(table.matrix)
-        result[where[there]] = fixedpoint.clip(found[there].astype(table.dtype), self.params.max_abs)
-        return result
+        return self.tables.like(table, self.result)
 
     # ------------------------------------------------------------------------------------------------------- restarts
 
@@ -245,15 +193,17 @@ class KeyedClient:
         """What must survive a restart. Mask keys, noise and the union are not saved: they serve one life."""
         out = self.released
         hashed = out.hashed if out.values is None else _hash(out.values)
+        result = self.result and (self.result.names, self.result.means, self.result.there)
         return {
-            "naming": self.naming.plain(), "grid": self._grid, "result": self.result,
+            "naming": self.naming.plain(), "grid": self.tables.grid, "result": result,
             "released": (out.round, out.members, out.names, hashed),
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
         """From a saved state."""
         self.naming.restore(plain["naming"])
-        self._grid, self.result = plain["grid"], plain["result"]
+        self.tables.grid = plain["grid"]
+        self.result = Result(*plain["result"]) if plain["result"] else None
         number, members, names, hashed = plain["released"]
         self.released = Released(number, members, names, hashed=hashed)
 
@@ -469,7 +419,7 @@ class KeyedClient:
         assert self.union is not None
         found, there = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
         found[self.union.order], there[self.union.order] = self.round.means, self.round.found
-        self.result, self.round = (found, there), None
+        self.result, self.round = Result(self.names, found, there), None
         return replace(at, context=self.union.context)
 
     # ------------------------------------------------------------------------------------------------------ phases

@@ -290,13 +290,13 @@ class Keyed:
             case Kind.READY:
                 return Layout(1, DIGEST_BYTES)
             case Kind.BATCH | Kind.SECRETS:
-                return Layout(self.batch, 64)
+                return Layout(1, 64 * self.batch)  # these are whole, at any size
             case Kind.VOTE:
                 return Layout(1, SIGNATURE_BYTES)
             case Kind.VOTES:
-                return Layout(self.threshold(params), 2 + SIGNATURE_BYTES)
+                return Layout(1, self.threshold(params) * (2 + SIGNATURE_BYTES))
             case Kind.OPENING:
-                return Layout(len(at.participants), 32)
+                return Layout(1, 32 * len(at.participants))
             case Kind.UPLOAD | Kind.MEANS:
                 return self._rows(kind, params, at, sender)
             case _:

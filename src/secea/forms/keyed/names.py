@@ -93,7 +93,7 @@ class Naming:
         """Other entities from the next epoch of names on."""
         coming = self._bounded(names)
         room = self.form.list_size(self.params, self.names.asked + 1)
-        known = {*self.names.prf, *self.names.fresh}
+        known = {*self.names.prf, *self.names.fresh, *self.next_names}
         fresh = [name for name in coming if name not in known]
         if self.names.asked and len(fresh) > room:
             raise TableError(
@@ -198,11 +198,14 @@ class Naming:
         """The list of an epoch of names: blinded once, so that a repeated attempt sends the same bytes."""
         if self.names.asked == at.names:
             return
-        own, seed = self.next_names, self._entropy(SEED_BYTES)
-        fresh = tuple(name for name in own if name not in self.names.prf)
+        wanted, seed = self.next_names, self._entropy(SEED_BYTES)
+        unknown = [name for name in wanted if name not in self.names.prf]
+        fresh = tuple(unknown[: self.form.list_size(self.params, at.names)])
+        later = set(unknown[len(fresh) :])  # who missed the first epoch brings its names in several
+        own, coming = tuple(name for name in wanted if name not in later), wanted if later else None
         blinding = self._blinded(fresh, at.names, seed)
         self.names = replace(
-            self.names, asked=at.names, seed=seed, blinding=blinding, fresh=fresh, own=own, coming=None, marks={}
+            self.names, asked=at.names, seed=seed, blinding=blinding, fresh=fresh, own=own, coming=coming, marks={}
         )
 
     def _blinded(self, fresh: Sequence[Name], epoch: int, seed: bytes) -> oprf.Blinding:

@@ -57,10 +57,14 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     kept = own * (64 + 32 + 24) + entities * RING61.element_bytes
     table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
     rows = 2 * own * params.dim * 8
+    numbers = form.numbers(params)
+    upload = entities * (params.dim + numbers.checks + 2) * numbers.ring.element_bytes
+    chunks = 2 * (params.clients + 3) * CHUNK_BYTES
+    held = chunks if not params.dropouts else (params.clients + 1) * upload  # uploads count when they are whole
     return {
         "kept": kept,
         "client": kept + max(rows + 6 * CHUNK_BYTES, 2 * table),
-        "server": max(2 * (params.clients + 3) * CHUNK_BYTES, 2 * table),
+        "server": max(held, 2 * table),
     }
 
 
