@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from secea.arithmetic.ristretto import multiply_base, scalar_rows
-from secea.errors import SERVER, ProtocolError, TableError
+from secea.errors import SERVER, FederationError, ProtocolError, TableError
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.names import Naming
 from secea.party.phases import STOPPED
@@ -354,12 +354,14 @@ def test_names_that_come_while_names_are_asked_keep_to_the_bound_of_new_ones() -
 
 def second_list(p: Parties) -> dict[int, ProtocolError]:
     """Client 0 and the server conspire: one list is answered by client 1, then another is shown to clients 2 and 3."""
-    errors = begin(p)
+    p.setup()
+    errors: dict[int, ProtocolError] = {}
+    p.server.begin("list", range(CLIENTS))
     run(p, "evaluate", errors)
     assert not errors
     assert list(p.clients[1].outbox())  # the first list is answered: with client 0's share that is enough
     rogue = naming(p, 0)
-    rogue.names = replace(rogue.names, asked=0, own=("x", "y"), blinding=None)
+    rogue.names = replace(rogue.names, asked=1, coming=("x", "y"), blinding=None)
     p.server.begin("list", (0, 2, 3))
     return errors
 
@@ -387,9 +389,28 @@ def test_clients_that_forget_what_they_confirmed_let_every_holder_be_asked_for_o
 def test_the_same_lists_are_answered_again_where_somebody_was_lost(phase: str, lost: int) -> None:
     """A holder that answered does so again, for other members; everyone sends the same list."""
     p = parties()
-    p.exchange.losses = {lost: phase}
     p.setup()
+    for n in range(CLIENTS):
+        p.clients[n].part.update([*NAMES[n][1:], f"new {n}"])
+    p.exchange.losses = {lost: phase}
+    p.exchange.run("list", range(CLIENTS))
     others = tuple(n for n in range(CLIENTS) if n != lost)
     if phase != "evaluate" or lost < 2:  # who is no holder sends nothing then
         assert p.server.at.members == others
-    assert all(set(naming(p, n).names.prf) == set(NAMES[n]) for n in p.server.at.members if n != lost)
+    assert all(f"new {n}" in naming(p, n).names.prf for n in p.server.at.members if n != lost)
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+@pytest.mark.parametrize("phase", ["list", "confirm", "evaluate"])
+def test_the_first_epoch_of_names_needs_everybody_so_that_later_ones_show_nothing(phase: str, lost: int) -> None:
+    """Who missed it would need more later epochs the more names it has."""
+    p = parties()
+    p.exchange.losses = {lost: phase}
+    if phase == "evaluate" and lost == 3:  # it is no holder, and sends nothing then
+        p.setup()
+        return
+    with pytest.raises(FederationError, match=f"{CLIENTS - 1} clients are here; {CLIENTS} are needed"):
+        p.setup()
+    p.exchange.losses, p.exchange.here = {}, set(range(CLIENTS))
+    p.exchange.run("list", range(CLIENTS))
+    assert all(set(naming(p, n).names.prf) == set(NAMES[n]) for n in range(CLIENTS))

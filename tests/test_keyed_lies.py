@@ -199,8 +199,8 @@ class Stage:
         **numbers: int,
     ) -> None:
         """An announcement with any numbers, sealed as it should be."""
-        server, form = self.parties.server, self.parties.session.form
-        index = next(i for i, row in enumerate(form.rows) if row.phase == phase)
+        server = self.parties.server
+        index = next(i for i, row in enumerate(self.parties.session.rows) if row.phase == phase)
         known = {n: server.link.incarnation(n) for n in members} | dict(lives or {})
         begin = Begin(index, tuple((n, known[n]) for n in members))
         bound = server.part.anchor(phase, server.at) if anchor is None else anchor

@@ -213,7 +213,7 @@ class Plain:
     def table(self, params: Params) -> tuple[Row, ...]:
         return self.rows
 
-    def fewest(self, params: Params, phase: str = "") -> int:
+    def fewest(self, params: Params, phase: str = "", names: int = 0) -> int:
         return 2
 
     def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:

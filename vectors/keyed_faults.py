@@ -124,7 +124,7 @@ def put(data: bytes, at: int, new: bytes) -> bytes:
 
 def phase_of(kind: IntEnum) -> str:
     """The phase in which a kind is sent."""
-    rows = recorded()[0].session.form.rows
+    rows = recorded()[0].session.rows
     return next(row.phase for row in rows if kind in (*row.sends, *row.answers))
 
 
@@ -422,7 +422,7 @@ def begins() -> Iterator[Case]:
     begin = Begin.parse(said, 3)
     members = begin.members
     base = recorded()[0].clients[0].at.base
-    rows = [row.phase for row in recorded()[0].session.form.rows]
+    rows = [row.phase for row in recorded()[0].session.rows]
 
     def announced(phase: str, kept: Iterable[tuple[int, bytes]] = members) -> bytes:
         return Begin(rows.index(phase), tuple(kept)).to_bytes()
@@ -526,7 +526,7 @@ def rounds() -> Iterator[Case]:
 
 def negative() -> Json:
     """All faults, in the order of the protocol."""
-    rows = recorded()[0].session.form.rows
+    rows = recorded()[0].session.rows
     cases = [*anything(), *dealing(), *names(), *unions(), *begins(), *rounds()]
     assert all(case.phase in ("greeting", REST) or row_of(rows, case.phase) in rows for case in cases)
     return {"case": [asdict(case) for case in cases]}

@@ -6,6 +6,7 @@
 """
 
 from secea.client import Client
+from secea.engines.federation import TwoClients, Uncovered
 from secea.engines.local import Federation, aggregate
 from secea.errors import (
     SERVER,
@@ -21,6 +22,7 @@ from secea.errors import (
     TableError,
     TableTypeError,
 )
+from secea.forms.keyed import Keyed
 from secea.params import Params
 from secea.plan import Plan, plan
 from secea.server import Server
@@ -39,6 +41,7 @@ __all__ = [
     "Federation",
     "FederationError",
     "Identity",
+    "Keyed",
     "Params",
     "ParamsError",
     "Plan",
@@ -52,6 +55,8 @@ __all__ = [
     "Table",
     "TableError",
     "TableTypeError",
+    "TwoClients",
+    "Uncovered",
     "aggregate",
     "plan",
 ]

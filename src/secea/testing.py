@@ -4,8 +4,8 @@
     parties.setup()
     means = parties.round(tables)
 
-A `Recorder` is a tap that writes down what passes. `seeded` makes every draw of a party a function of a seed, so that a
-whole transcript can be repeated; it is insecure, and for tests alone.
+A `Recorder` is a tap that writes down what passes. `insecure_seeded` makes every draw of a party a function of a seed,
+so that a whole transcript can be repeated: for tests alone.
 """
 
 from __future__ import annotations

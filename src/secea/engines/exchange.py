@@ -58,6 +58,10 @@ class Exchange:
         self.here: set[int] = set(clients)
         self._pool = ThreadPoolExecutor(os.cpu_count(), initializer=stay_in_this_thread)
 
+    def close(self) -> None:
+        """Nothing more goes on here."""
+        self._pool.shutdown(wait=False)
+
     def greet(self) -> None:
         """Every client that is here says hello to the server."""
         for n in sorted(self.here):

@@ -95,6 +95,8 @@ class FormFederation(Federation):
         with self._watched(exchange):
             exchange.greet()
             self._run(exchange, self.form.setup_phase, clients)
+        if self._exchange is not None:
+            self._exchange.close()
         self.params, self._exchange = session.params, exchange
 
     def _run(self, exchange: Exchange, phase: str, members: Iterable[int]) -> None:

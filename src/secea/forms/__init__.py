@@ -8,18 +8,19 @@ from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
 from secea.party.form import Form
 
-NAMES: Final = (Keyed.name,)
+FORMS: Final = {Keyed.name: Keyed}
+NAMES: Final = tuple(FORMS)
 
 
 def form_of(choice: str | Form) -> Form:
     """The form that a user named, or chose with options of its own."""
-    if not isinstance(choice, str):
-        return choice
-    if choice not in NAMES:
-        raise ParamsError(f"form must be one of {', '.join(NAMES)}, got {choice!r}")
-    return Keyed()
+    if isinstance(choice, str) and choice in FORMS:
+        return FORMS[choice]()
+    if isinstance(choice, str) or not hasattr(choice, "table") or isinstance(choice, type):
+        raise ParamsError(f"form must be one of {', '.join(NAMES)}, or a form such as Keyed(), got {choice!r}")
+    return choice
 
 
 def is_new(choice: object) -> bool:
     """Whether a user's choice is a form of the new core; the others are the paper's."""
-    return choice in NAMES if isinstance(choice, str) else hasattr(choice, "rows")
+    return choice in NAMES if isinstance(choice, str) else hasattr(choice, "table")

@@ -195,8 +195,8 @@ class Form(Protocol):
         """The form's line in the session's hash."""
         ...
 
-    def fewest(self, params: Params, phase: str) -> int:
-        """Clients refuse to take part in an announced phase with fewer."""
+    def fewest(self, params: Params, phase: str, names: int) -> int:
+        """Clients refuse to take part in an announced phase, in this epoch of names, with fewer."""
         ...
 
     def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:

@@ -93,7 +93,9 @@ class Server:
         begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
         anchor = self.part.anchor(phase, self.at)
         at = begin.agreed(phase, self.at, numbers, anchor)
-        fewest = form.fewest(self.session.params, phase)
+        fewest = form.fewest(self.session.params, phase, numbers["weights"])
+        if numbers["round"] > self.session.params.rounds:
+            raise FederationError(f"all {self.session.params.rounds} rounds of this session are used: begin a new one")
         if len(clients) < fewest:
             raise FederationError(f"{len(clients)} clients are here; {fewest} are needed in the phase '{phase}'")
         for n in clients:

@@ -222,8 +222,8 @@ class KeyedClient:
     def check_begin(self, at: Agreement) -> None:
         """What the server may announce (sections K1 to K5)."""
         form, params = self.form, self.params
-        if len(at.members) < form.fewest(params, at.phase):
-            fewest = form.fewest(params, at.phase)
+        fewest = form.fewest(params, at.phase, at.names)
+        if len(at.members) < fewest:
             raise ValueError(f"announces {len(at.members)} participants; we take part with {fewest} or more")
         if at.round > params.rounds:
             raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")

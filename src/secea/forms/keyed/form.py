@@ -181,11 +181,11 @@ class Keyed:
             f"primes={n.ring.primes};f={n.f};s={n.s};w={n.w};wide={n.noise.wide}"
         )
 
-    def fewest(self, params: Params, phase: str = "secret") -> int:
+    def fewest(self, params: Params, phase: str = "secret", names: int = 2) -> int:
         """The fewest participants: of a union or a round; for a key; for new names."""
         N, T = params.clients, params.T
-        if phase == self.setup_phase:
-            return N
+        if phase == self.setup_phase or (phase == self.names_phase and names == 1):
+            return N  # who missed the first epoch would show by its later lists how many names it has
         if phase == self.names_phase:
             return max(T + 1, self.signatures(params))
         if phase in ("agree", "open"):

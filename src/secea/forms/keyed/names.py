@@ -198,14 +198,11 @@ class Naming:
         """The list of an epoch of names: blinded once, so that a repeated attempt sends the same bytes."""
         if self.names.asked == at.names:
             return
-        wanted, seed = self.next_names, self._entropy(SEED_BYTES)
-        unknown = [name for name in wanted if name not in self.names.prf]
-        fresh = tuple(unknown[: self.form.list_size(self.params, at.names)])
-        later = set(unknown[len(fresh) :])  # who missed the first epoch brings its names in several
-        own, coming = tuple(name for name in wanted if name not in later), wanted if later else None
+        own, seed = self.next_names, self._entropy(SEED_BYTES)
+        fresh = tuple(name for name in own if name not in self.names.prf)
         blinding = self._blinded(fresh, at.names, seed)
         self.names = replace(
-            self.names, asked=at.names, seed=seed, blinding=blinding, fresh=fresh, own=own, coming=coming, marks={}
+            self.names, asked=at.names, seed=seed, blinding=blinding, fresh=fresh, own=own, coming=None, marks={}
         )
 
     def _blinded(self, fresh: Sequence[Name], epoch: int, seed: bytes) -> oprf.Blinding:

@@ -16,17 +16,19 @@ if TYPE_CHECKING:
 def trust(form: Keyed, params: Params) -> tuple[str, ...]:
     """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
     N, T, D = params.clients, params.T, params.dropouts
-    every = f"all {N - 1} other clients" if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
+    others = "the other client" if N == 2 else f"all {N - 1} other clients"
+    every = others if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
     covered = 2 * D + T < N
     lines = [f"Up to {D} of {N} clients may vanish in the middle of a round."] if D else []
     lines += [
-        f"The server and {every} may conspire: they learn no name, and of your rows only the sum over the clients"
-        " that do not conspire.",
+        f"The server and {every} may conspire: they learn no name that none of them has. Of an entity that one of them"
+        " has they learn how many of the others have it, and the sum of those rows"
+        + (": where everybody else conspires, that is your own row." if T == N - 1 else "."),
         "A server that deviates learns no more than one that follows, and cannot make a client accept a wrong mean"
         " by itself (2D + T < N holds)."
         if covered
         else f"A server that deviates is not covered: 2D + T < N does not hold; it would with {_cure(N, T, D)}.",
-        f"New names need all {N} clients there."
+        f"New names need {'both' if N == 2 else f'all {N}'} clients there."
         if T == N - 1
         else f"New names need {T + 1} of {N} clients to answer, and {form.signatures(params)} to confirm the lists;"
         f" the first set-up needs all {N}.",
