@@ -308,7 +308,8 @@ class Client:
                 raise SnapshotError(
                     "saved state is of another session or version: roster and parameters must be the same"
                 )
-            if identity.public != session.roster.key(number := content["number"]):
+            number = content["number"]
+            if identity.public != session.roster.key(number):
                 raise SnapshotError(f"this is saved state of {party(number)}: restore it with the identity of that one")
             client = cls(session, number, identity, (), entropy)
             client.at = Agreement.resumed(content["at"])
