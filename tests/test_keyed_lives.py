@@ -466,19 +466,6 @@ def test_after_a_crash_at_any_message_the_next_round_works(dropouts: int, stage:
     print(crashes(lambda: one, stage), ledger.counts)
 
 
-def test_who_missed_the_first_epoch_brings_its_names_in_as_many_as_it_takes() -> None:
-    sets: list[list[Name]] = [["a", "b"], ["a", "c"], ["c", "b", "d"], ["a", "b", "d"]]
-    parties = founded(0, sets, new=1)
-    parties.exchange.losses = {3: "list"}
-    parties.setup()
-    assert parties.server.at.members == (0, 1, 2)
-    parties.exchange.losses = {}
-    parties.restart(3)
-    undisturbed(parties)
-    assert set(parties.clients[3].part.next_names) == {"a", "b", "d"}
-    assert parties.server.at.named == 4
-
-
 # -------------------------------------------------------------------------------------------------------- old snapshots
 
 

@@ -313,9 +313,9 @@ def test_a_result_without_one_clients_upload_is_wrong_where_it_would_matter(
 def test_a_result_under_other_secrets_is_wrong(data: st.DataObject, field: str) -> None:
     w = data.draw(worlds(RING61, 1, extreme=False, least=1))
     rows, empty = w.divided()
-    other = uniform(
-        RING61, np.random.default_rng(data.draw(st.integers(0, 2**32))), *getattr(w.secrets, field)[0].shape[1:]
-    )
+    drawn = getattr(w.secrets, field)[0]
+    shift = RING61.constant(np.full(drawn.shape[1:], data.draw(st.integers(1, RING61.modulus - 1))).tolist())
+    other = RING61.add(drawn, shift)
     values = {name: getattr(w.secrets, name) for name in ("rho", "alpha", "J", "H", "theta", "beta")}
     w.secrets = Secrets(**values | {field: (other,)})
     assert w.right(rows, empty) == empty.tolist()

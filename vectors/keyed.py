@@ -258,7 +258,7 @@ def union_keys() -> Json:
         "client": [
             {"client": n, "part": part.union.part, "mask_key": part.union.mask_key,
              "mask_public": X25519PrivateKey.from_private_bytes(part.union.mask_key).public_key().public_bytes_raw(),
-             "identity": parties.identities[n].secret, "fill_keys": part._fill}
+             "identity": parties.identities[n].secret, "fill_keys": part.tables.fill}
             for n, part in parts.items()
         ],
         "secret": me.union.secret, "tag_key": expand(me.union.secret, "tags", me.union.context),
@@ -270,7 +270,7 @@ def union_keys() -> Json:
              "tag": int(me.union.tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
              "input": oprf.input_of(name_bytes(name))}
             for name, slot, key, entity in zip(
-                own, me.union.slots, me.union.keys, grid.entities(own, me._fill[-1]), strict=True
+                own, me.union.slots, me.union.keys, grid.entities(own, me.tables.fill[-1]), strict=True
             )
         ],
         "round_keys": [
