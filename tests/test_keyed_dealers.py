@@ -361,7 +361,7 @@ def second_list(p: Parties) -> dict[int, ProtocolError]:
     assert not errors
     assert list(p.clients[1].outbox())  # the first list is answered: with client 0's share that is enough
     rogue = naming(p, 0)
-    rogue.names = replace(rogue.names, asked=1, coming=("x", "y"), blinding=None)
+    rogue.names = replace(rogue.names, asked=1, listed=1, coming=("x", "y"), blinding=None)
     p.server.begin("list", (0, 2, 3))
     return errors
 
@@ -409,7 +409,7 @@ def test_the_first_epoch_of_names_needs_everybody_so_that_later_ones_show_nothin
     if phase == "evaluate" and lost == 3:  # it is no holder, and sends nothing then
         p.setup()
         return
-    with pytest.raises(FederationError, match=f"{CLIENTS - 1} clients are here; {CLIENTS} are needed"):
+    with pytest.raises(FederationError, match=f"the set-up needs {CLIENTS} clients, and only {CLIENTS - 1} are here"):
         p.setup()
     p.exchange.losses, p.exchange.here = {}, set(range(CLIENTS))
     p.exchange.run("list", range(CLIENTS))

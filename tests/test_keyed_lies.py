@@ -130,6 +130,11 @@ class Stage:
                 self.sent[n].append((Header.parse(message, n, Kind).kind.name, len(message)))
                 self.parties.server.receive(n, message)
 
+    def ask(self, members: Iterable[int]) -> None:
+        """The server asks for what was trained."""
+        self.parties.server.begin("ready", members)
+        self.deliver()
+
     def upload(self) -> None:
         """Everyone has trained; an upload begins, and what the server made of it is with it."""
         self.parties.contribute(self.tables)
@@ -539,6 +544,7 @@ def test_two_unions_for_two_clients_give_nobody_a_mean() -> None:
     other = np.unique(np.append(tags[1:], np.uint64(1)))
     for n in range(4):
         stage.hand(n, stage.broadcast(n, Kind.TAGS, [(other if n == 0 else tags).tobytes()], tags.size))
+        stage.say("ready", range(4), [n])
         stage.parties.clients[n].contribute(stage.tables[n], 1)
     L = {n: stage.parties.clients[n].part.union.L for n in range(4)}  # type: ignore[attr-defined]
     assert L[0] != L[1] == L[2] == L[3]
@@ -617,7 +623,14 @@ def test_announcements_that_are_not_due_are_refused_by_everybody() -> None:
         "an old union": lambda: stage.say("secret", range(4), epoch=u),
         "another life": lambda: stage.say("secret", range(4), lives={1: bytes(16)}, epoch=u + 1),
         "a second key": lambda: stage.say("commit", range(4), epoch=u + 1),
-        "an epoch of names that was": lambda: stage.say("list", range(4), epoch=u + 1, weights=1),
+        "an epoch of names that was": lambda: stage.say("list", range(4), epoch=u + 1, weights=0),
+        "training for others": lambda: stage.say("ready", (0, 1, 2)),
+        "training in another union": lambda: stage.say("ready", range(4), anchor=bytes(16)),
+        "training under a later union": lambda: stage.say("ready", range(4), epoch=u + 1),
+        "training for an old round": lambda: stage.say("ready", range(4), round=q - 1),
+        "training for a later round": lambda: stage.say("ready", range(4), round=q + 1),
+        "the end of another union": lambda: stage.say("end", range(4), anchor=bytes(16)),
+        "the end of a later round": lambda: stage.say("end", range(4), round=q + 1),
         "an epoch of names beyond the bound": lambda: stage.say("list", range(4), epoch=u + 1, weights=18),
         "a union of names beyond the bound": lambda: stage.say("secret", range(4), epoch=u + 1, weights=18),
         "a union of names that were": lambda: stage.say("secret", range(4), epoch=u + 1, weights=0),
@@ -629,7 +642,7 @@ def test_announcements_that_are_not_due_are_refused_by_everybody() -> None:
         stage.errors.clear()
         announce()
         told = {3} if lie == "a union without us" else set(range(4))
-        told = {0, 1, 2} if lie == "other members" else {0, 1} if "too few" in lie else told
+        told = {0, 1, 2} if lie in ("other members", "training for others") else {0, 1} if "too few" in lie else told
         assert set(stage.errors) == told, lie
         assert all(SERVER in error.suspects for error in stage.errors.values()), lie
         after = {n: (client.at, list(map(bytes, client.outbox()))) for n, client in stage.parties.clients.items()}
@@ -727,15 +740,18 @@ def test_values_that_were_uploaded_go_to_the_same_participants_or_nobody() -> No
     parties.server.give_up()
     parties.server.drain()
     parties.union([0, 1, 2])
+    stage.ask([0, 1, 2])
     for n in (0, 1, 2):
         with pytest.raises(RoundLost):
             parties.clients[n].contribute(stage.tables[n], 1)
+    parties.server.give_up()
     parties.exchange.here = set(range(4))
     parties.union(range(4))
     parties.number = 0  # the same training round again, to the same participants
     parties.round(stage.tables)
     stage.check_nobody_is_wrong()
     assert all(parties.clients[n].part.without_mean == () for n in range(4))
+    stage.ask(range(4))
     with pytest.raises(RoundLost):
         parties.clients[0].contribute(stage.tables[0], 0)
 
@@ -747,6 +763,7 @@ def test_who_uploaded_is_bound_even_if_the_server_first_ends_the_union() -> None
     stage.deliver()  # nothing was sent yet: it could have been
     stage.parties.server.give_up()
     stage.parties.union([0, 1, 3])
+    stage.ask([0, 1, 3])
     with pytest.raises(RoundLost):
         stage.parties.clients[1].contribute(stage.tables[1], 1)
     with pytest.raises(FederationError):

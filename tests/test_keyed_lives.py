@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -366,11 +367,7 @@ def run(parties: Parties, stage: str) -> set[int]:
         case _:
             parties.number += 1
             while True:
-                tables = trained(parties)
-                for n in parties.server.at.members:
-                    parties.clients[n].contribute(tables[n], parties.number)
-                parties.server.collect(form.ready_phase)
-                exchange.step()
+                exchange.ask(parties.server.at.members, partial(contribute, parties, trained(parties)))
                 if parties.server.at.phase == REST:
                     break
                 while parties.server.at.phase != REST:  # somebody was missing: a union of the others
@@ -379,6 +376,10 @@ def run(parties: Parties, stage: str) -> set[int]:
             exchange.check_finished()
             return set(parties.server.at.members)
     return set()
+
+
+def contribute(parties: Parties, tables: Tables, n: int) -> None:
+    parties.clients[n].contribute(tables[n], parties.number)
 
 
 def trained(parties: Parties) -> Tables:
@@ -557,8 +558,7 @@ def test_marks_that_were_confirmed_before_a_restart_bind_after_it(restarted: int
     parties.exchange.greet()
     part: Any = parties.clients[1].part
     naming = part.naming
-    blinding = naming._blinded(naming.names.fresh, 2, bytes(32))
-    naming.names = dataclasses.replace(naming.names, blinding=blinding, marks={})
+    naming.names = dataclasses.replace(naming.names, seed=bytes(32), marks={})  # another list of the same names
     seen = []
 
     def only_the_restarted(sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
@@ -592,10 +592,7 @@ def test_what_was_uploaded_before_a_restart_is_not_uploaded_otherwise_after_it()
     parties.exchange.losses = {2: "upload"}
     parties.number = 1
     tables = trained(parties)
-    for n, client in parties.clients.items():
-        client.contribute(tables[n], 1)
-    parties.server.collect("ready")
-    parties.exchange.step()
+    parties.exchange.ask(range(4), lambda n: parties.clients[n].contribute(tables[n], 1))
     with pytest.raises(RoundLost, match="client 2 vanished"):
         parties.exchange.run("upload", range(4))
     parties.exchange.losses = {}
@@ -605,13 +602,19 @@ def test_what_was_uploaded_before_a_restart_is_not_uploaded_otherwise_after_it()
     parties.exchange.here = {0, 1, 3}
     parties.exchange.greet()
     parties.exchange.run("secret", [0, 1, 3])
+    parties.server.begin("ready", [0, 1, 3])
+    parties.exchange.deliver()
     with pytest.raises(RoundLost, match="went out to 4 clients"):
         client.contribute(tables[0], 1)
+    parties.server.give_up()
     parties.exchange.here = set(range(4))
     parties.exchange.greet()
     parties.exchange.run("secret", range(4))
+    parties.server.begin("ready", range(4))
+    parties.exchange.deliver()
     with pytest.raises(RoundLost, match="other values than these"):
         client.contribute(others, 1)
+    parties.server.give_up()
     parties.number = 0
     assert run(parties, "round") == {0, 1, 2, 3}
     check_means(parties, {0, 1, 2, 3}, {0, 1, 2, 3})

@@ -208,7 +208,7 @@ def test_absent_clients_use_up_drop_outs(N: int, D: int, T: int) -> None:
                 due = run(fed, tables, dict.fromkeys(lost, stage), range(N - away, N), union=False)
                 assert (due == "round") == (away + more > D)
                 tables = moved(tables)
-    with pytest.raises(FederationError, match=f"{N - D} are needed"):
+    with pytest.raises(FederationError, match=f"a round needs {N - D} clients"):
         fed.round([*tables[: N - D - 1], *[None] * (D + 1)])
     run(fed, tables, {}, union=False)
 
@@ -241,7 +241,7 @@ def test_too_few_for_new_names_is_an_error_and_they_come_with_the_next_round() -
     more = [dict(table) for table in tables]
     more[0]["new"] = np.array([1.0, 2.0])
     for stage in ("list", "confirm", "evaluate"):
-        with pytest.raises(FederationError, match="are needed in the phase 'list'"):
+        with pytest.raises(FederationError, match="a change of entities needs 4 clients, and only 3 are here"):
             fed.update(0, more[0].keys(), vanish={2: stage})
         run(fed, tables, {}, union=False)
         run(fed, tables, {3: "upload"}, union=False)

@@ -188,6 +188,11 @@ class Stage:
 
     # ------------------------------------------------------------------------------------------------ steps of a round
 
+    def ask(self, members: Iterable[int]) -> None:
+        """The server asks for what was trained."""
+        self.parties.server.begin("ready", members)
+        self.parties.exchange.deliver()
+
     def upload(self) -> dict[int, bytes]:
         """Everyone has trained, and uploads: the server has all of it."""
         self.parties.contribute(self.tables)
@@ -821,13 +826,16 @@ def test_what_was_uploaded_is_never_uploaded_again(monkeypatch: pytest.MonkeyPat
         parties.server.give_up()
         parties.server.drain()
         parties.union(members)
+        stage.ask(members)
         for n in members:
             with pytest.raises(RoundLost):
                 parties.clients[n].contribute(stage.tables[n], parties.number)
             with pytest.raises(RoundLost):
                 parties.clients[n].contribute(stage.tables[n], parties.number - 1)
+        parties.server.give_up()
     parties.exchange.here = set(stage.everyone)
     stage.check_next_round()
+    stage.ask(stage.everyone)
     for n in stage.everyone:  # what was opened does not go out again either
         with pytest.raises(RoundLost):
             parties.clients[n].contribute(stage.tables[n], parties.number)
@@ -844,17 +852,21 @@ def test_a_second_upload_is_not_sent_before_the_first_was_opened() -> None:
 
 
 def second_smaller(stage: Stage) -> list[bool]:
-    """A round with a smaller U, finished; then another upload in the same union."""
+    """A round with a smaller U, finished; then another one in the same union: who is ready for it, and uploads."""
     parties = stage.parties
     parties.contribute(stage.tables)
     parties.exchange.losses = {3: "upload"}
     parties.exchange.run("upload", stage.everyone)
     parties.exchange.losses, parties.exchange.here = {}, set(stage.everyone)
+    q, taken = stage.at(0).round, []
     for n in (0, 1, 2):
         assert parties.clients[n].at.phase == REST
-        parties.clients[n].contribute(stage.tables[n], 2)
-    q = stage.at(0).round
-    return [stage.say("upload", members, n, round=q + 1) for n in (0, 1, 2) for members in ((0, 1, 2), stage.everyone)]
+        for members in ((0, 1, 2), stage.everyone):
+            taken.append(stage.say("ready", members, n))
+            if taken[-1]:
+                parties.clients[n].contribute(stage.tables[n], 2)
+            taken.append(stage.say("upload", members, n, round=q + 1))
+    return taken
 
 
 def test_a_union_serves_one_smaller_sum() -> None:
@@ -870,7 +882,7 @@ def test_a_client_that_forgets_the_smaller_sum_uploads_again(monkeypatch: pytest
             self.union = replace(self.union, spent=False)
 
     monkeypatch.setattr(KeyedClient, "enter", forgetful)
-    assert any(second_smaller(Stage.of(4, 1, 1)))
+    assert second_smaller(Stage.of(4, 1, 1)) == 3 * [False, False, True, True]  # asked of all, it gives them all
 
 
 # -------------------------------------------------------------------------------------------------------- many lies

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 from random import Random, SystemRandom
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,6 +113,9 @@ class Record:
     sums: list[tuple[Residues, Residues, Residues]] = field(default_factory=list)
     """The server's totals, noise and columns, chunk by chunk."""
     broadcast: list[bytes] = field(default_factory=list)
+    U: tuple[int, ...] = ()
+    """With drop-outs: whose uploads came whole."""
+    openings: dict[int, bytes] = field(default_factory=dict)
 
 
 @contextmanager
@@ -124,6 +129,8 @@ def recorded() -> Iterator[Record]:
                 assert self.round is not None
                 record.at, record.rounds[self.number] = at, self.round
                 record.uploads.setdefault(self.number, []).append(b"".join(parts))
+            if kind is Kind.OPENING:
+                record.U, record.openings[self.number] = at.members, b"".join(parts)
             yield parts
 
     def server_says(self: KeyedServer, kind: Kind, at: Agreement) -> Iterator[Sequence[Buffer]]:
@@ -171,11 +178,13 @@ class Expected:
 
     def __post_init__(self) -> None:
         params, self.at = self.parties.session.params, self.record.at
-        self.members, self.d, self.T = self.at.members, params.dim, params.T
+        self.members, self.d, self.T, self.D = self.at.members, params.dim, params.T, params.dropouts
+        self.U = self.record.U if self.D else self.members
         first = part_of(self.parties, self.members[0])
         assert first.union is not None
         self.n, self.union = first.numbers, first.union
-        self.noisy = oracle.noise_clients(self.members, self.T, self.at.round)
+        self.began = oracle.noise_clients(self.members, self.T, self.at.round, self.D)
+        self.noisy = [w for w in self.began if w in self.U]
         k = key_of(self.parties)
         self.F = {name: oracle.F(name, k) for v in self.members for name in self.table(v)}
         tag_key = expand(self.union.secret, "tags", self.union.context)
@@ -247,21 +256,56 @@ class Expected:
 
         def one(i: int) -> int:
             data = b"".join(block(seed, chunk, 0, 0, i * noise.blocks + at) for at in range(noise.blocks))
-            return oracle.noise(words(data)[: noise.words], len(self.noisy), self.n)
+            return oracle.noise(words(data)[: noise.words], len(self.began), self.n)
 
         return rows_of([one(i) for i in range((span.stop - span.start) * self.d)], self.d)
 
-    def masks(self, v: int, chunk: int, b: int) -> dict[int, oracle.Rows]:
+    def mask_rows(self, seed: bytes, chunk: int, b: int) -> oracle.Rows:
         span, width = self.spans[chunk], self.d + self.n.checks + 2
+        return rows_of(stream(self.n.ring, b, seed, chunk, (span.stop - span.start) * width), width)
+
+    def pair(self, v: int, u: int) -> bytes:
+        """What two clients share for their masks."""
+        if self.D:
+            theirs = X25519PrivateKey.from_private_bytes(self.scalars(u)[0].to_bytes(32, "little")).public_key()
+            mine = X25519PrivateKey.from_private_bytes(self.scalars(v)[0].to_bytes(32, "little"))
+            return expand(mine.exchange(theirs), "pair of a batch", self.parties.session.hash)
+        union = part_of(self.parties, v).union
+        assert union is not None
+        return union.pairs[u]
+
+    def masks(self, v: int, chunk: int, b: int) -> dict[int, oracle.Rows]:
         found: dict[int, oracle.Rows] = {}
-        for pair in oracle.edges(self.members, self.T + 1):
+        for pair in oracle.edges(self.members, self.T + self.D + 1):
             if v in pair:
                 (u,) = pair - {v}
-                mine = part_of(self.parties, v).union
-                assert mine is not None
-                seed = expand(mine.pairs[u], "mask", self.union.L, b"%d" % self.at.round)
-                found[u] = rows_of(stream(self.n.ring, b, seed, chunk, (span.stop - span.start) * width), width)
+                seed = expand(self.pair(v, u), "mask", self.union.L, b"%d" % self.at.round)
+                found[u] = self.mask_rows(seed, chunk, b)
         return found
+
+    def scalars(self, v: int) -> tuple[int, int]:
+        """a and b of a client in this round."""
+        batch = part_of(self.parties, v).masking.batch
+        assert batch is not None
+        return batch.keys[self.at.round - batch.first], batch.seeds[self.at.round - batch.first]
+
+    def own_mask(self, v: int, chunk: int, b: int) -> oracle.Rows:
+        seed = expand(self.scalars(v)[1].to_bytes(32, "little"), "self seed")
+        return self.mask_rows(expand(seed, "self mask", self.union.L, b"%d" % self.at.round), chunk, b)
+
+    def total(self, uploads: Mapping[int, Sequence[oracle.Rows]], chunk: int, b: int) -> list[oracle.Vector]:
+        """The sum of those who are in it, without what lies over it: from the shares that were given out."""
+        p = self.n.ring.primes[b]
+        total = oracle.add([uploads[v][b] for v in self.U], p)
+        if not self.D:
+            return total
+        t, found = self.parties.session.params.clients - self.D, {}
+        for place, m in enumerate(self.members):
+            given = {u: data[32 * place :][:32] for u, data in self.record.openings.items()}
+            found[m] = oracle.joined({u: int.from_bytes(given[u], "little") for u in sorted(given)[-t:]})
+        own = {self.scalars(v)[1]: self.own_mask(v, chunk, b) for v in self.members}
+        prg = {self.scalars(v)[0]: self.masks(v, chunk, b) for v in self.members}
+        return oracle.unmask(total, found, own, prg, p)
 
     def upload(self, v: int, chunk: int, b: int) -> list[oracle.Vector]:
         span, p, values = self.spans[chunk], self.n.ring.primes[b], self.values(v)
@@ -271,7 +315,8 @@ class Expected:
             if i in values and span.start <= i < span.stop
         }
         rows = oracle.upload(y, self.d, self.secrets(chunk, b), p)
-        return oracle.mask(rows, v, self.masks(v, chunk, b), p)
+        masked = oracle.mask(rows, v, self.masks(v, chunk, b), p)
+        return oracle.add([masked, self.own_mask(v, chunk, b)], p) if self.D else masked
 
 
 def check_round(parties: Parties, tables: Sequence[Table | None], record: Record) -> None:
@@ -295,20 +340,20 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
             s = due.secrets(chunk, b)
             for w in due.noisy:
                 columns[w].append(oracle.noise_column(e[w], s.H[w], s, p))
-            total = oracle.add([uploads[v][b] for v in due.members], p)
+            total = due.total(uploads, chunk, b)
             noise, column = oracle.add(list(e.values()), p), oracle.add([columns[w][b] for w in due.noisy], p)
             for real, plain in zip(record.sums[chunk], (total, noise, column), strict=True):
                 assert real[b].tolist() == [list(row) for row in plain]
             rows, empty = oracle.divide(total, noise, column, p)
-            assert all(oracle.right(rows[i], empty[i], i, len(due.members), s, p) for i in range(len(rows)))
+            assert all(oracle.right(rows[i], empty[i], i, len(due.U), s, p) for i in range(len(rows)))
             sent.append(rows)
             R[b] += rows
             marks = [a or c for a, c in zip(marks, empty, strict=True)]
-        for v in due.members:
+        for v in due.U:
             tail = packed(ring, columns[v]) + record.rounds[v].noise_seed if v in due.noisy else b""
             assert record.uploads[v][chunk] == packed(ring, uploads[v]) + tail
         assert broadcast == packed(ring, sent) + bytes(marks)
-    for v in due.members:
+    for v in due.U:
         part = part_of(parties, v)
         assert part.result is not None
         found, there = part.result.means, part.result.there
@@ -318,9 +363,8 @@ def check_round(parties: Parties, tables: Sequence[Table | None], record: Record
             G = [due.G(name, b) for b, _ in primes]
             for j, x in enumerate(row.tolist()):
                 at = due.slot[name]
-                exact = oracle.read(
-                    tuple(R[b][at][j] for b, _ in primes), tuple(G[b][j] for b, _ in primes), len(due.noisy), n
-                )
+                row_R, row_G = tuple(R[b][at][j] for b, _ in primes), tuple(G[b][j] for b, _ in primes)
+                exact = oracle.read(row_R, row_G, len(due.began), n, len(due.noisy))
                 assert abs(Fraction(x) - exact) <= abs(exact) * Fraction(1, 2**50)
 
 
@@ -400,6 +444,26 @@ def test_a_union_without_some_clients_is_the_oracles(seed: int, N: int, everybod
     with recorded() as record:
         parties.round(present)
     check_round(parties, present, record)
+
+
+@few
+@given(seed=seeds, N=st.integers(3, 6), chunk=st.sampled_from((1, 1 << 21)), data=st.data())
+def test_a_round_that_some_drop_out_of_is_the_oracles(seed: int, N: int, chunk: int, data: st.DataObject) -> None:
+    rng, D = seeded(seed), data.draw(st.integers(1, N - 2))
+    T, gone = data.draw(st.integers(1, N - 1 - D)), rng.sample(range(N), rng.randrange(D + 1))
+    tables: list[Table] = some_tables(rng, N, 2, 6, "float32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed_form, "CHUNK_BYTES", chunk)
+        entropy = insecure_seeded(rng.randrange(2**32))
+        parties = Parties.of(tables, Keyed(batch=2), dim=2, collusion=T, dropouts=D, entropy=entropy)
+        parties.setup()
+        parties.exchange.losses = dict.fromkeys(gone, "upload")
+        with recorded() as record:
+            parties.contribute(tables)
+            parties.exchange.run("upload", range(N))
+        whole = [n for n in range(N) if n not in gone]
+        assert record.U == (*whole,) == parties.server.at.members
+        check_round(parties, tables, record)
 
 
 # ---------------------------------------------------------------------------------------------------------- key streams
@@ -575,6 +639,34 @@ def test_the_oracle_gives_the_mean_of_all_owners(seed: int, N: int, d: int, q: i
         for name, row in found.items():
             mean = np.mean([other[name] for other in tables if name in other], axis=0)
             assert np.abs(np.array([float(x) for x in row]) - mean).max() < params.resolution
+
+
+@few
+@given(seed=seeds, N=st.integers(3, 6), q=st.integers(1, 9), data=st.data())
+def test_the_oracle_gives_the_mean_of_those_who_did_not_drop_out(
+    seed: int, N: int, q: int, data: st.DataObject
+) -> None:
+    rng, D = seeded(seed), data.draw(st.integers(1, N - 2))
+    T, lost = data.draw(st.integers(1, N - 1 - D)), rng.sample(range(N), rng.randrange(D + 1))
+    tables = some_tables(rng, N, 2, 5, "float64")
+    params = Params(clients=N, dim=2, collusion=T, dropouts=D, max_entities=5, max_union=7)
+    numbers = numbers_of(params, min(N, T + D + 1))
+    found = oracle.aggregate([as_lists(table) for table in tables], T, q, numbers, rng.randrange, D, lost)
+    for n, table in enumerate(tables):
+        assert found[n].keys() == (set() if n in lost else table.keys())
+        for name, row in found[n].items():
+            mean = np.mean([other[name] for v, other in enumerate(tables) if v not in lost and name in other], axis=0)
+            assert np.abs(np.array([float(x) for x in row]) - mean).max() < params.resolution
+
+
+def test_the_oracle_opens_nothing_with_one_share_too_few() -> None:
+    rng = fresh()
+    polynomial = oracle.uniform(rng.randrange, ORDER, 3)
+    shares = {v: oracle.share([polynomial], v) for v in (0, 3, 4, 9)}
+    for some in combinations(shares, 3):
+        assert oracle.joined({v: shares[v] for v in some}) == polynomial[0]
+    assert oracle.joined(shares) == polynomial[0]
+    assert oracle.joined({v: shares[v] for v in (0, 4)}) != polynomial[0]
 
 
 def as_lists(table: Table) -> Mapping[Name, list[float]]:

@@ -34,7 +34,7 @@ from secea.forms.keyed.form import TOLERANT
 from secea.params import Params
 from secea.party.client import HASH_BYTES, ROWS_BYTES, Client
 from secea.party.form import Got, Retry
-from secea.party.phases import GREETING, REST, STOPPED, Agreement, Begin, Route, Row
+from secea.party.phases import GREETING, REST, STOPPED, Agreement, Begin, Route, Row, Standing
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import TableLike
@@ -84,12 +84,13 @@ class PlainClient:
         self.log: list[str] = []
         self.gifts: dict[int, bytes] = {}
         self.home, self.value, self.result = NO_CONTEXT, 0, [0] * CHUNKS
+        self.trained = False
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
-        self.value = 100 * round + self.number
+        self.value, self.trained = 100 * round + self.number, True
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        return self.home if phase == "round" else NO_CONTEXT
+        return self.home if phase in ("ready", "round") else NO_CONTEXT
 
     def check_begin(self, at: Agreement) -> None:
         if len(at.members) < 2:
@@ -97,6 +98,7 @@ class PlainClient:
 
     def enter(self, at: Agreement) -> None:
         self.log.append(at.phase)
+        self.trained = self.trained and at.phase != "ready"
 
     def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
         match kind:
@@ -141,7 +143,7 @@ class PlainServer:
         self.retries = 0
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        return self.home if phase == "round" else NO_CONTEXT
+        return self.home if phase in ("ready", "round") else NO_CONTEXT
 
     def enter(self, at: Agreement) -> None:
         self.sums, self.come, self.given = [0] * CHUNKS, [0] * CHUNKS, 0
@@ -170,7 +172,7 @@ class PlainServer:
                     raise Retry("the count is not good enough")
                 self.home = at.context
                 return replace(at, size=len(at.members))
-            case "round":
+            case "ready" | "round":
                 return replace(at, context=self.home)
             case _:
                 return at
@@ -195,7 +197,7 @@ class Plain:
         Row("meet", (Kind.NOTE,), on_loss="meet", then="swap", announced=True),
         Row("swap", (Kind.GIFT,), on_loss="meet", then="count"),
         Row("count", (Kind.NUMBER,), (Kind.TOTAL,), on_loss="meet"),
-        Row("ready", (Kind.READY,), on_loss="meet"),
+        Row("ready", (Kind.READY,), on_loss="meet", announced=True, counts=""),
         Row("round", (Kind.VALUE,), (Kind.RESULT,), on_loss="meet", announced=True, counts="round", loses_round=True),
     )
     setup_phase: ClassVar[str] = "meet"
@@ -203,6 +205,8 @@ class Plain:
     union_phase: ClassVar[str] = "meet"
     ready_phase: ClassVar[str] = "ready"
     round_phase: ClassVar[str] = "round"
+    end_phase: ClassVar[str] = "end"
+    guests: ClassVar[int] = 0
 
     def checked(self, params: Params) -> Params:
         return params
@@ -217,8 +221,8 @@ class Plain:
         return 2
 
     def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:
-        if phase == "round":
-            return at.numbers | {"round": at.round + 1}
+        if phase in ("ready", "round"):
+            return at.numbers | {"round": at.round + (phase == "round")}
         return at.numbers | {"epoch": at.union + 1, "attempt": at.attempt + 1 if again else 0}
 
     def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
@@ -281,9 +285,10 @@ def brought_to(phase: str, members: Sequence[int] = MEMBERS, **more: Any) -> Par
     while server.at.phase not in (phase, REST):
         exchange.step()
     if phase == "ready":
+        server.begin("ready", members)
+        exchange.deliver()
         for n in members:
             parties.clients[n].contribute(TABLES[n], 1)
-        server.collect("ready")
     elif phase == "round":
         parties.contribute(TABLES)
         server.begin("round", members)
@@ -466,22 +471,51 @@ def test_a_phase_begins_with_those_whose_hello_came_and_with_enough_of_them() ->
     before = state(server)
     with pytest.raises(FederationError, match="no hello came from client 1, client 2"):
         server.begin("meet", MEMBERS)
-    with pytest.raises(FederationError, match="1 clients are here; 2 are needed"):
+    with pytest.raises(FederationError, match="the set-up needs 2 clients, and only 1 is here"):
         server.begin("meet", [0])
     assert state(server) == before
 
 
-def test_only_at_rest_do_clients_contribute_and_does_the_server_collect() -> None:
-    for phase in PHASES:
-        if phase == REST:
-            continue
-        parties = brought_to(phase)
-        before = state(parties.clients[0]), state(parties.server)
-        with pytest.raises(FederationError, match=f"it is in the phase '{phase}'"):
-            parties.clients[0].contribute(TABLES[0], 1)
-        with pytest.raises(FederationError, match=f"in the phase '{phase}'"):
-            parties.server.collect("ready")
-        assert (state(parties.clients[0]), state(parties.server)) == before
+def test_only_a_client_that_was_asked_contributes_and_only_once() -> None:
+    for phase in PHASES:  # in "ready" it has contributed
+        client = brought_to(phase).clients[0]
+        before = state(client)
+        with pytest.raises(FederationError, match=f"client 0 was not asked for a table: it is in '{phase}'"):
+            client.contribute(TABLES[0], 1)
+        assert state(client) == before
+
+
+def test_a_client_that_was_asked_says_nothing_before_it_has_trained() -> None:
+    parties = brought_to(REST)
+    client = parties.clients[0]
+    asked, sends = [client.asked], [len(list(client.outbox()))]
+    parties.server.begin("ready", MEMBERS)
+    parties.exchange.deliver()
+    asked, sends = [*asked, client.asked], [*sends, len(list(client.outbox()))]
+    client.contribute(TABLES[0], 1)
+    asked, sends = [*asked, client.asked], [*sends, len(list(client.outbox()))]
+    assert (asked, sends) == ([False, True, False], [0, 0, 1])
+
+
+numbers32 = st.integers(0, 2**32 - 1) | st.integers(0, 3)
+
+
+@given(
+    settled=numbers32, union=numbers32, names=numbers32, named=numbers32, round=numbers32,
+    base=st.binary(min_size=16, max_size=16), cut=st.integers(-2, 2),
+)  # fmt: skip
+def test_where_a_client_stands_is_read_as_it_was_or_refused(cut: int, **fields: Any) -> None:
+    standing = Standing(**fields)
+    data = standing.to_bytes()
+    possible = standing.named <= standing.names <= standing.union < 2**31 and standing.settled in (0, standing.union)
+    if possible and standing.round <= 1000 and standing.names <= 17:
+        assert Standing.parse(data, 1000, 17) == standing
+    else:
+        with pytest.raises(ValueError, match="nobody can stand"):
+            Standing.parse(data, 1000, 17)
+    if cut:
+        with pytest.raises(ValueError, match="do not say where a client stands"):
+            Standing.parse(data[:cut] if cut < 0 else data + bytes(cut), 1000, 17)
 
 
 def test_giving_up_loses_a_round_where_the_table_says_so() -> None:

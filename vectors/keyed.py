@@ -6,8 +6,8 @@ The keyed faults, one each, stand in `keyed_faults.py`. Everything is a function
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -28,7 +28,7 @@ from secea.table import Name, name_bytes
 from secea.testing import Hop, Parties, Recorder, insecure_seeded
 from secea.wire.keys import Opener, expand
 from secea.wire.messages import ALL
-from secea.wire.randomness import KeyStream
+from secea.wire.randomness import Entropy, KeyStream
 
 Json: TypeAlias = dict[str, Any]
 RING30: Final = Ring(PRIMES30[:3])
@@ -73,10 +73,10 @@ class InOrder(Exchange):
         return [work(item) for item in items]
 
 
-def federation(tables: Sequence[Table], **params: Any) -> tuple[Parties, Recorder]:
+def federation(tables: Sequence[Table], form: Keyed | None = None, **params: Any) -> tuple[Parties, Recorder]:
     """Parties whose randomness follows from SEED, and a record of what passes between them."""
     recorder = Recorder(Kind)
-    parties = Parties.of(tables, Keyed(), collusion=1, dim=2, entropy=insecure_seeded(SEED), **params)
+    parties = Parties.of(tables, form or Keyed(), collusion=1, dim=2, entropy=insecure_seeded(SEED), **params)
     parties.exchange = InOrder(parties.server, parties.clients, tap=recorder)
     return parties, recorder
 
@@ -85,12 +85,26 @@ def federation(tables: Sequence[Table], **params: Any) -> tuple[Parties, Recorde
 def recorded() -> tuple[Parties, tuple[Hop, ...], tuple[list[list[list[float]]], ...]]:
     """The federation of the transcript after its last round, all its messages, and each round's means."""
     parties, recorder = federation(ROUNDS[0])
+    means = list(played(parties))
+    hops = tuple(recorder.hops)
+    ended, recorder = federation(ROUNDS[0])  # once more: at the end clients forget their union
+    list(played(ended))
+    end(ended)
+    return parties, (*hops, *recorder.hops[len(hops) :]), tuple(means)
+
+
+def played(parties: Parties) -> Iterator[list[list[list[float]]]]:
+    """Set-up and rounds: what each round gives."""
     parties.setup()
-    means = []
     for tables in ROUNDS:
         found = parties.round(tables)
-        means.append([found[n].tolist() for n in sorted(found)])
-    return parties, tuple(recorder.hops), tuple(means)
+        yield [found[n].tolist() for n in sorted(found)]
+
+
+def end(parties: Parties) -> None:
+    """The server says that the run is over."""
+    parties.server.begin("end", parties.server.at.members)
+    parties.exchange.deliver()
 
 
 def link_of(parties: Parties, n: int) -> Any:
@@ -265,6 +279,8 @@ def union_keys() -> Json:
         "tags": integers(me.union.tags), "L": me.union.L,
         "pairs": [{"peer": v, "pair": pair, "q": q, "seed": masks.pair_seed(pair, me.union.L, q)}
                   for v, pair in me.union.pairs.items()],
+        "ready": [{"client": n, "round": part.union.said[0], "element": part.union.said[1]}
+                  for n, part in parts.items()],
         "own": [
             {"name": name, "prf": me.naming.names.prf[name], "kappa": me._kappa(name), "slot": int(slot),
              "tag": int(me.union.tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
@@ -374,7 +390,7 @@ def listed(
 
 
 def transcript() -> Json:
-    """Three clients, a set-up and two rounds; and one round of thirteen, in a field of three light primes."""
+    """Three clients, a set-up, two rounds and the end; a round that one drops out of; and one round of thirteen."""
     parties, hops, means = recorded()
     tags: Any = parties.server.part
     n = Keyed().numbers(parties.session.params)
@@ -390,6 +406,7 @@ def transcript() -> Json:
         "message": [message_of(parties, hops, hop) for hop in hops],
         "tags": integers(tags.tags),
         "C": n.C, "f": n.f, "noise": {"s": n.s, "digits": n.noise.digits, "wide": n.noise.wide},
+        "dropouts": dropouts(),
         "many": many(),
     }  # fmt: skip
 
@@ -401,6 +418,72 @@ def message_of(parties: Parties, hops: Sequence[Hop], hop: Hop) -> Json:
     relayed = hop.receiver == SERVER and Keyed.routes.get(hop.header.kind) in (Route.EACH, Route.ALL)
     shown = {"payload": payload} if len(payload) <= SMALL_BYTES and not relayed else {}
     return {"carrier": hop.sender, "taken_by": hop.receiver, **asdict(hop.header), **size, **shown}
+
+
+FOUR: Final[list[Table]] = [
+    {"a": [1.5, -2.25], "b": [0.125, 3.0]}, {"a": [0.5, 0.25], "c": [-8.0, 1 / 3]}, {"b": [0.3, -0.0]},
+    {"a": [64.0, -64.0], "c": [1.0, 2.0], "d": [5.0, 6.0]},
+]  # fmt: skip
+VANISHED: Final = 3
+DROPOUT_KINDS: Final = (
+    Kind.BEGIN, Kind.BATCH, Kind.SECRETS, Kind.READY, Kind.UPLOAD, Kind.VOTE, Kind.VOTES, Kind.OPENING, Kind.MEANS,
+)  # fmt: skip
+
+
+@cache
+def recorded_dropout() -> tuple[Parties, tuple[Hop, ...], dict[int, list[bytes]]]:
+    """Four clients after a round in which one vanished, all their messages, and what mask keys were made of."""
+    parties, recorder = federation(FOUR, Keyed(batch=2), dropouts=1)
+    drawn: dict[int, list[bytes]] = {n: [] for n in parties.clients}
+    parts: dict[int, Any] = {n: client.part for n, client in parties.clients.items()}
+    for n, part in parts.items():
+        part.masking._entropy = keeping(part.masking._entropy, drawn[n])
+    parties.setup()
+    parties.contribute(FOUR)
+    parties.exchange.losses = {VANISHED: "upload"}
+    parties.exchange.run("upload", range(4))
+    return parties, tuple(recorder.hops), drawn
+
+
+def dropouts() -> Json:
+    """Four clients, of whom one vanishes in the middle of its upload: batches, votes, openings, and the means."""
+    parties, hops, drawn = recorded_dropout()
+    parts: dict[int, Any] = {n: client.part for n, client in parties.clients.items()}
+    me, params = parts[0], parties.session.params
+    n = me.numbers
+    return {
+        "params": params.canonical(), "form": parties.session.form.canonical(params),
+        "session_hash": parties.session.hash, "q": 1, "lost": [VANISHED],
+        "round": [{"client": v, "name": name, "embedding": row} for v, table in enumerate(FOUR)
+                  for name, row in table.items()],
+        "client": [
+            {"client": v, "scalars_from": drawn[v][0], "polynomials_from": drawn[v][1],
+             "a": [scalar_bytes(a) for a in part.masking.batch.keys],
+             "b": [scalar_bytes(b) for b in part.masking.batch.seeds]}
+            for v, part in parts.items()
+        ],
+        "message": [message_of(parties, hops, hop) for hop in hops if hop.header.kind in DROPOUT_KINDS],
+        "secret": me.union.secret, "L": me.union.L, "context": me.union.context, "tags": integers(me.union.tags),
+        "C": n.C, "f": n.f,
+        "noise": {"s": n.s, "digits": n.noise.digits, "wide": n.noise.wide,
+                  "clients": Keyed().noise_clients(params, replace(parties.server.at, members=tuple(range(4))))},
+        "own": [
+            {"client": v, "name": part.names[i], "slot": int(slot), "row_key": key.tobytes(),
+             "mean": parties.means(v, FOUR[v])[list(FOUR[v]).index(part.names[i])].tolist()}
+            for v, part in parts.items() if v != VANISHED
+            for i, slot, key in zip(part.union.order, part.union.slots, part.union.keys, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def keeping(entropy: Entropy, kept: list[bytes]) -> Entropy:
+    """A source of bytes, and what it gave."""
+
+    def draw(count: int) -> bytes:
+        kept.append(entropy(count))
+        return kept[-1]
+
+    return draw
 
 
 MANY: Final = 13

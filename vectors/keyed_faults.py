@@ -3,20 +3,33 @@
 A case says: run the federation of keyed-transcript.json until `party` has taken its first `after` messages, and hand it
 `messages` next, in order, from `carrier`. All but the last are taken. On the last one, or (`on`) when the server has to
 close the phase then, it raises `error`, blames `suspects`, and says `text`. A client that `stops` waits for another
-beginning; anyone else has not changed.
+beginning; anyone else has not changed. The cases under `dropouts` are for the transcript's round with a drop-out.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 
-from keyed import ROUNDS, Json, broadcast_key, federation, link_of, opened, recorded
+from keyed import (
+    ROUNDS,
+    VANISHED,
+    Json,
+    broadcast_key,
+    end,
+    federation,
+    link_of,
+    opened,
+    played,
+    recorded,
+    recorded_dropout,
+)
 from secea.arithmetic.field import M61
 from secea.arithmetic.ristretto import ORDER, multiply_base, scalar_bytes, scalar_rows
 from secea.errors import SERVER
@@ -58,10 +71,25 @@ class Case:
 
 # ------------------------------------------------------------------------------------------------------ the transcript
 
+_runs: Final[list[Callable[[], tuple[Parties, tuple[Hop, ...], Any]]]] = [recorded]
+
+
+def run() -> tuple[Parties, tuple[Hop, ...], Any]:
+    """The run that cases are made for: the parties at its end, and all messages."""
+    return _runs[-1]()
+
+
+@contextmanager
+def cases_of(other: Callable[[], tuple[Parties, tuple[Hop, ...], Any]]) -> Iterator[None]:
+    """What is made here is for another run."""
+    _runs.append(other)
+    yield
+    _runs.pop()
+
 
 def inbox(party: int) -> list[Hop]:
     """What a party takes, in order."""
-    return [hop for hop in recorded()[1] if hop.receiver == party]
+    return [hop for hop in run()[1] if hop.receiver == party]
 
 
 def place(party: int, kind: IntEnum, sender: int, nth: int = 0) -> int:
@@ -72,12 +100,12 @@ def place(party: int, kind: IntEnum, sender: int, nth: int = 0) -> int:
 
 def payload_of(hop: Hop) -> bytes:
     """The payload of a recorded message."""
-    return opened(*recorded()[:2], hop)
+    return opened(*run()[:2], hop)
 
 
 def forged(hop: Hop, payload: Buffer | None = None, *, session: bytes = b"", **fields: Any) -> bytes:
     """The message with another payload or header, signed or sealed by its sender: authentic, and wrong."""
-    parties, hops, _ = recorded()
+    parties, hops, _ = run()
     header = replace(hop.header, **fields)
     body = payload_of(hop) if payload is None else payload
     if header.receiver != ALL:
@@ -107,9 +135,8 @@ def parties_before(party: int, after: int) -> Parties:
 
     parties.exchange.tap = tap
     try:
-        parties.setup()
-        for tables in ROUNDS:
-            parties.round(tables)
+        list(played(parties))
+        end(parties)
     except Reached:
         return parties
     raise AssertionError(f"party {party} takes fewer than {after} messages")
@@ -124,7 +151,7 @@ def put(data: bytes, at: int, new: bytes) -> bytes:
 
 def phase_of(kind: IntEnum) -> str:
     """The phase in which a kind is sent."""
-    rows = recorded()[0].session.rows
+    rows = run()[0].session.rows
     return next(row.phase for row in rows if kind in (*row.sends, *row.answers))
 
 
@@ -417,7 +444,7 @@ def unions() -> Iterator[Case]:
 
 def begins() -> Iterator[Case]:
     """What a server must not announce."""
-    first, second = (inbox(0)[place(0, Kind.BEGIN, SERVER, nth)] for nth in (0, 2))
+    first, asked, second, end_of_it = (inbox(0)[place(0, Kind.BEGIN, SERVER, nth)] for nth in (0, 3, 4, 5))
     said = payload_of(second)
     begin = Begin.parse(said, 3)
     members = begin.members
@@ -453,7 +480,7 @@ def begins() -> Iterator[Case]:
     yield case("round beyond the session's bound", beyond, PEER, server, "announces round 1001")
     new_key = forged(second, announced("commit"), epoch=9, weights=1, context=NO_CONTEXT)
     yield case("begin of a second key", new_key, PEER, server, "announces a new key")
-    past = forged(second, announced("list"), epoch=9, weights=1, context=base)
+    past = forged(second, announced("list"), epoch=9, weights=0, context=base)
     yield case("names of an epoch that is past", past, PEER, server, "is not due")
     spent = forged(second, announced("list"), epoch=9, weights=18, context=base)
     yield case("more epochs of names than are allowed", spent, PEER, server, "is not due")
@@ -465,15 +492,33 @@ def begins() -> Iterator[Case]:
     ended = inbox(0)[place(0, Kind.DIGEST, SERVER, 2)]
     yield one("round that we are not ready for", 0, ended, ended.message, PEER, server, "not ready for",
               then=(second.message,), phase=REST)  # fmt: skip
-    after = place(0, Kind.BEGIN, SERVER, 2) + 1
+    after = place(0, Kind.BEGIN, SERVER, 4) + 1
     yield one("begin once more", 0, second, second.message, STALE, server, "came before", after=after, phase="upload")
+    for fault, message, text in (
+        ("training in another union", forged(asked, context=OTHER), "another union than ours"),
+        ("training for some of the union", forged(asked, announced("ready", members[:2])), "announces 2 participants"),
+        ("training for a round that was not", forged(asked, round=2), "announces union 1, round 2"),
+        ("the end of another union", forged(asked, announced("end"), context=OTHER), "another union than ours"),
+    ):
+        yield one(fault, 0, asked, message, PEER, server, text, phase=REST)
+    again = forged(asked, announced("ready"), sequence=99, epoch=9)
+    yield one("training under a later union", 0, asked, again, PEER, server, "announces union 9", phase=REST)
+    over = place(0, Kind.BEGIN, SERVER, 5) + 1
+    for fault, message in (
+        ("a round after the end", forged(second, sequence=99, round=3)),
+        ("training after the end", forged(asked, sequence=99, round=2)),
+    ):
+        yield one(fault, 0, end_of_it, message, PEER, server, "another union than ours", after=over, phase="end")
 
 
 def rounds() -> Iterator[Case]:
     """Readiness, uploads and means."""
     ready = inbox(SERVER)[place(SERVER, Kind.READY, 2, 1)]
-    lie = forged(ready, bytes(16))
+    said = payload_of(ready)
+    lie = forged(ready, bytes(16) + said[16:])
     yield one("ready for another union", SERVER, ready, lie, CARRIER, [0, 1, 2], "do not agree", on="close")
+    yield one("ready, and says nothing of its entities", SERVER, ready, forged(ready, said[:16]), PEER, [2],
+              "not what is due")  # fmt: skip
     upload = inbox(SERVER)[place(SERVER, Kind.UPLOAD, 0)]
     rows = payload_of(upload)
     above = put(rows, 0, M61.to_bytes(8, "little"))
@@ -524,9 +569,103 @@ def rounds() -> Iterator[Case]:
     yield one("broadcast of the round before", 0, second, first.message, STALE, [SERVER], "came before")
 
 
+# ----------------------------------------------------------------------------------------------------------- drop-outs
+
+
+def batches() -> Iterator[Case]:
+    """Mask keys and their shares, as client 0 gets them."""
+    kinds = Kind.BATCH, Kind.SECRETS
+    batch, secrets = inbox(0)[place(0, Kind.BATCH, 1)], inbox(0)[place(0, Kind.SECRETS, 1)]
+    said, shares = payload_of(batch), payload_of(secrets)
+    for fault, hop, payload, text in (
+        ("a key of a batch of small order", batch, put(said, 64, bytes(32)), "small order"),
+        ("a share of a batch that is no scalar", secrets, put(shares, 32, ORDER.to_bytes(32, "little")), "no scalars"),
+    ):
+        yield one(fault, 0, hop, forged(hop, payload), PEER, [1], text, then=following(0, hop, *kinds), stops=True)
+    yield one("a batch for fewer rounds", 0, batch, forged(batch, said[:64]), PEER, [1], "not what is due")
+    yield one("shares for fewer rounds", 0, secrets, forged(secrets, shares[:64]), PEER, [1], "not what is due")
+
+
+def openings() -> Iterator[Case]:
+    """What a server must not have opened, and what it must not be given."""
+    parties = run()[0]
+    upload, agree = (inbox(0)[place(0, Kind.BEGIN, SERVER, nth)] for nth in (2, 3))
+    members, rows = Begin.parse(payload_of(upload), 4).members, [row.phase for row in parties.session.rows]
+    part: Any = parties.clients[0].part
+    few = Begin(rows.index("agree"), members[:2]).to_bytes()
+    batch = Begin(rows.index("batch"), members).to_bytes()
+    server = [SERVER]
+    yield one("a round without mask keys", 0, upload, forged(upload, round=3), PEER, server, "no mask keys",
+              phase="ready")  # fmt: skip
+    for fault, message, text in (
+        ("an opening for too few", forged(agree, few), "announces 2 participants"),
+        ("an opening of another upload", forged(agree, context=OTHER), "another union than ours"),
+        ("an opening of another round", forged(agree, round=2), "announces union 1, round 2"),
+        ("mask keys in the middle of a round", forged(agree, batch, context=part.union.context), "not due"),
+    ):
+        yield one(fault, 0, agree, message, PEER, server, text, phase="upload")
+    twice = place(0, Kind.BEGIN, SERVER, 3) + 1
+    others = forged(agree, Begin(rows.index("agree"), (*members[:2], members[3])).to_bytes(), sequence=99)
+    yield one("another opening after a vote", 0, agree, others, PEER, server, "another union than ours", after=twice,
+              phase="agree")  # fmt: skip
+
+    votes = inbox(0)[place(0, Kind.VOTES, SERVER)]
+    digest = inbox(0)[place(0, Kind.VOTES, SERVER) + 1]
+    said, width = payload_of(votes), 66
+    for fault, payload, text in (
+        ("a vote twice", said[:width] * 2 + said[2 * width :], "another one"),
+        ("a vote of one who is not in the sum", put(said, 0, VANISHED.to_bytes(2, "little")), "who has none"),
+        ("a vote in another's name", said[: 2 * width] + said[2 * width :][:2] + said[2:width], "not for this sum"),
+    ):
+        message = forged(votes, payload)
+        fits = forged(digest, hashlib.sha256(message).digest())
+        yield one(fault, 0, votes, message, PEER, server, text, then=(fits,), stops=True)
+
+    vote, opening = (inbox(SERVER)[place(SERVER, kind, 0)] for kind in (Kind.VOTE, Kind.OPENING))
+    uploaded = inbox(SERVER)[place(SERVER, Kind.UPLOAD, 0)]
+    late = forged(uploaded, sender=VANISHED, sequence=99)
+    yield one("an upload that comes too late", SERVER, vote, late, STALE, [VANISHED], "not due", carrier=VANISHED)
+    yield one("a vote cut short", SERVER, vote, forged(vote, payload_of(vote)[:-1]), PEER, [0], "not what is due")
+    stranger = forged(vote, sender=VANISHED, sequence=99)
+    yield one("a vote of one who vanished", SERVER, vote, stranger, PEER, [VANISHED], "not for it", carrier=VANISHED)
+    yield one("an opening of fewer", SERVER, opening, forged(opening, payload_of(opening)[:-32]), PEER, [0],
+              "not what is due")  # fmt: skip
+    stranger = forged(opening, sender=VANISHED, sequence=99)
+    yield one("an opening by one who vanished", SERVER, opening, stranger, PEER, [VANISHED], "not for it",
+              carrier=VANISHED)  # fmt: skip
+
+
+def opened_means() -> Iterator[Case]:
+    """Means of those who are left; nobody of them owns the last slot."""
+    sent = inbox(0)[place(0, Kind.MEANS, SERVER)]
+    honest = payload_of(sent)
+    slots = len(honest) // (COLUMNS * 8 + 1)
+    at = COLUMNS * 8 * honest[-slots:].index(1)
+    mark = int.from_bytes(honest[at : at + 8], "little")
+    for fault, payload in (
+        ("an empty slot with another mark", put(honest, at, ((mark + 1) % M61).to_bytes(8, "little"))),
+        ("an empty slot with a mean", put(honest, at + 8, (1).to_bytes(8, "little"))),
+        ("an empty slot that is called owned", put(honest, len(honest) - slots + at // (COLUMNS * 8), b"\0")),
+        (
+            "a wrong sum of who is left",
+            put(honest, 0, (int.from_bytes(honest[:8], "little") ^ 1).to_bytes(8, "little")),
+        ),
+    ):
+        text = "slots are not what the uploads add up to"
+        yield one(fault, 0, sent, forged(sent, payload), CARRIER, [SERVER, 1, 2], text, stops=True)
+
+
 def negative() -> Json:
     """All faults, in the order of the protocol."""
-    rows = recorded()[0].session.rows
     cases = [*anything(), *dealing(), *names(), *unions(), *begins(), *rounds()]
+    check_phases(cases)
+    with cases_of(recorded_dropout):
+        dropouts = [*batches(), *openings(), *opened_means()]
+        check_phases(dropouts)
+    return {"case": [asdict(case) for case in cases], "dropouts": [asdict(case) for case in dropouts]}
+
+
+def check_phases(cases: Iterable[Case]) -> None:
+    """Each case is in a phase that there is."""
+    rows = run()[0].session.rows
     assert all(case.phase in ("greeting", REST) or row_of(rows, case.phase) in rows for case in cases)
-    return {"case": [asdict(case) for case in cases]}

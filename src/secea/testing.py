@@ -129,12 +129,13 @@ class Parties:
     def contribute(self, tables: Sequence[TableLike | None]) -> None:
         """Everyone has trained, and says so; the server has heard it."""
         self.number += 1
-        for n in self.server.at.members:
+
+        def contribute(n: int) -> None:
             table = tables[n]
             assert table is not None
             self.clients[n].contribute(table, self.number)
-        self.server.collect(self.session.form.ready_phase)
-        self.exchange.step()
+
+        self.exchange.ask(self.server.at.members, contribute)
 
     def round(self, tables: Sequence[TableLike | None]) -> dict[int, NDArray[np.floating[Any]]]:
         """One round: the means of each client, in the order of its table."""

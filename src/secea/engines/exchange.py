@@ -7,14 +7,15 @@ this is where tests, the audit and fuzzing listen, drop and forge.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, Final, Protocol
 
 from secea.arithmetic.ristretto import stay_in_this_thread
-from secea.errors import SERVER, RoundLost, Stale, party
+from secea.engines.port import Failure, Reply, Task
+from secea.errors import SERVER, FederationError, RoundLost, Stale, party
 from secea.party.client import Client
 from secea.party.phases import REST
 from secea.party.server import Server
@@ -52,10 +53,12 @@ class Exchange:
         tap: Tap = untouched,
         clock: Clock = lambda _party, _phase: nullcontext(),
     ) -> None:
-        self.server, self.clients, self.tap, self._clock = server, clients, tap, clock
+        self.server, self.clients, self.tap, self.clock = server, clients, tap, clock
         self.losses: dict[int, str] = {}
         """Clients that vanish in the middle of a phase."""
         self.here: set[int] = set(clients)
+        self.contribute: Callable[[int], None] = _untrained
+        """What a client does that is asked for training."""
         self._pool = ThreadPoolExecutor(os.cpu_count(), initializer=stay_in_this_thread)
 
     def close(self) -> None:
@@ -75,22 +78,20 @@ class Exchange:
         while self.server.at.phase != until:
             self.step()
 
+    def ask(self, members: Iterable[int], contribute: Callable[[int], None]) -> None:
+        """Ask clients for what they trained, and hear that all are ready."""
+        self.server.begin(self.server.session.form.ready_phase, members)
+        self.deliver()
+        self.each([n for n in members if n in self.here], contribute)
+        self.step()
+
     def step(self) -> None:
         """One phase: what clients send, what the server makes of it, and what they get back."""
         server, phase = self.server, self.server.at.phase
         row, members = server.row, server.at.members
-        self.deliver()
-        lost = {n for n in self.here if self.losses.get(n) == phase}
-        streams = {n: self.clients[n].outbox() for n in members if n in self.here}
-        for n in lost:
-            streams[n] = _all_but_last(streams[n])
-        self.here -= lost
-        while streams:
-            parts = dict(zip(streams, self._map(self._part, streams.items()), strict=True))
-            for n, messages in parts.items():
-                self._hand_over(n, messages)
-            self.deliver()
-            streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
+        for n, reply in self.exchange(dict.fromkeys(members, Task.STEP), 0, server.drain, 0.0):
+            for message in () if isinstance(reply, Failure) else reply.messages:
+                server.receive(n, message)
         missing = [n for n in server.missing() if n not in self.here]
         if missing and not server.enough:
             server.give_up()
@@ -100,24 +101,62 @@ class Exchange:
                 raise RoundLost(f"round {server.at.round} is lost: {names} vanished in the middle of it")
             server.begin(row.on_loss, left)
         else:
-            with self._clock(SERVER, phase):
+            with self.clock(SERVER, phase):
                 server.close()
         self.deliver()
 
+    def exchange(
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+    ) -> Iterator[tuple[int, Reply | Failure]]:
+        """See `Port`. Replies come in parts, and what the server makes of them is passed on in between."""
+        phase = self.server.at.phase
+        self._pass_on(inboxes())
+        lost = {n for n in self.here & tasks.keys() if self.losses.get(n) == phase}
+        here = [n for n in sorted(tasks) if n in self.here]
+        if Task.ROUND in tasks.values():
+            self.each([n for n in here if self.clients[n].asked], self.contribute)
+        streams = {n: self._sends(n, tasks[n]) for n in here}
+        for n in lost:
+            streams[n] = _all_but_last(streams[n])
+        self.here -= lost
+        while streams:
+            parts = dict(zip(streams, self._map(self._part, streams.items()), strict=True))
+            with self.clock(SERVER, phase):
+                for n, messages in parts.items():
+                    for message in messages:  # one by one: a tap sees what came of those before
+                        yield n, self._reply(n, list(self.tap(n, SERVER, message)), more=True)
+                on = inboxes()
+            self._pass_on(on)
+            streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
+        for n in tasks:
+            yield n, self._reply(n, []) if n in self.here else Failure("it is not there")
+
+    def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
+        client = self.clients[n]
+        if task is not Task.HELLO:
+            return client.outbox()
+        known = self.server.link.incarnation(n) == client.link.hello.incarnation
+        return iter([] if known else [client.link.hello_message()])
+
+    def _reply(self, n: int, messages: list[Buffer], *, more: bool = False) -> Reply:
+        return Reply(0, 0, 0, messages, more=more, standing=self.clients[n].standing.to_bytes())
+
     def _hand_over(self, n: int, messages: Iterable[Buffer]) -> None:
-        with self._clock(SERVER, self.server.at.phase):
+        with self.clock(SERVER, self.server.at.phase):
             for message in messages:
                 for arrives in self.tap(n, SERVER, message):
                     self.server.receive(n, arrives)
 
     def deliver(self) -> None:
         """What the server has for each client."""
-        inboxes = {n: messages for n, messages in self.server.drain().items() if n in self.here}
-        self._map(self._take, inboxes.items())
+        self._pass_on(self.server.drain())
+
+    def _pass_on(self, inboxes: Mapping[int, list[Buffer]]) -> None:
+        self._map(self._take, [(n, messages) for n, messages in inboxes.items() if n in self.here])
 
     def _take(self, inbox: tuple[int, list[Buffer]]) -> None:
         n, messages = inbox
-        with self._clock(n, self.clients[n].at.phase):
+        with self.clock(n, self.clients[n].at.phase):
             for message in messages:
                 for arrives in self.tap(SERVER, n, message):
                     try:
@@ -127,7 +166,7 @@ class Exchange:
 
     def _part(self, stream: tuple[int, Iterator[Buffer]]) -> list[Buffer]:
         n, messages = stream
-        with self._clock(n, self.clients[n].at.phase):
+        with self.clock(n, self.clients[n].at.phase):
             return list(islice(messages, AT_ONCE))
 
     def _map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -140,7 +179,7 @@ class Exchange:
         """The same for several clients, side by side."""
 
         def timed(n: int) -> None:
-            with self._clock(n, self.clients[n].at.phase):
+            with self.clock(n, self.clients[n].at.phase):
                 work(n)
 
         self._map(timed, clients)
@@ -150,6 +189,10 @@ class Exchange:
         for n in sorted(self.here & set(self.server.at.members)):
             if overdue := self.clients[n].overdue():
                 raise overdue
+
+
+def _untrained(n: int) -> None:
+    raise FederationError(f"{party(n)} has no table to contribute")
 
 
 def _all_but_last(messages: Iterator[Buffer]) -> Iterator[Buffer]:

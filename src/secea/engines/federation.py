@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 from secea.engines.exchange import Exchange
+from secea.engines.form_driver import FormDriver
 from secea.engines.local import Federation, Losses, client_table, each_client
 from secea.engines.local_port import Account
 from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError
 from secea.forms import form_of
 from secea.params import Params
 from secea.party.client import Client
-from secea.party.form import Form
-from secea.party.phases import REST
+from secea.party.form import ClientPart, Form
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import Name, TableLike, canonical_names, like
@@ -36,6 +37,23 @@ class TwoClients(UserWarning):
 
 class Uncovered(UserWarning):
     """So many drop-outs leave no room against a server that deviates."""
+
+
+@dataclass(frozen=True)
+class _Before:
+    """The session that a new one follows."""
+
+    session: Session
+    parts: Mapping[int, ClientPart]
+    """Of its members that can still help."""
+    identities: Mapping[int, Identity]
+    stay: tuple[int | None, ...]
+    """The old number of each client; None for a newcomer."""
+
+    @property
+    def numbers(self) -> tuple[int | None, ...]:
+        """These, and behind them whoever leaves."""
+        return (*self.stay, *(n for n in range(self.session.params.clients) if n not in self.stay))
 
 
 class FormFederation(Federation):
@@ -60,6 +78,7 @@ class FormFederation(Federation):
         self._identities = {n: Identity.generate(entropy) for n in (*range(params.clients), SERVER)}
         self._account = Account(params.clients)
         self._exchange: Exchange | None = None
+        self._drives: _Driver | None = None
         self._busy = Lock()
         self._number = 0
         self.progress: Progress | None = None
@@ -81,20 +100,39 @@ class FormFederation(Federation):
             own = {n: canonical_names(() if each is None else each) for n, each in enumerate(listed)}
             self._set_up(own, self._lost(vanish))
 
-    def _set_up(self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str]) -> None:
+    def _set_up(
+        self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str], before: _Before | None = None
+    ) -> None:
         union = {name for own in names.values() for name in own}
         params = self._asked.with_bounds(max_entities=max(map(len, names.values()), default=0), max_union=len(union))
-        keys = tuple(self._identities[n].public for n in range(params.clients))
-        session = Session(params, Roster(keys, self._identities[SERVER].public), self.form)
-        clients = {n: Client(session, n, self._identities[n], own, self._entropy) for n, own in names.items()}
+        following = before and self.form.following(params, before.session, before.parts, before.stay)
+        old = before.numbers if before and following else ()
+        identities = {n: self._identities[n] for n in range(params.clients)}
+        identities |= {i: before.identities[n] for i, n in enumerate(old) if before and n is not None}
+        keys = tuple(identities[n].public for n in range(len(identities)))
+        session = Session(params, Roster(keys, self._identities[SERVER].public), following or self.form)
+        clients = {n: Client(session, n, each, names.get(n, ()), self._entropy) for n, each in identities.items()}
         server = Server(session, self._identities[SERVER], self._entropy)
         exchange = Exchange(server, clients, tap=self._tap, clock=self._clock)
         exchange.losses = losses
+        self._account.begin(len(clients))
         self._account.phase, self._account.round = "setup", 0
         self._account.whole_process = False
-        with self._watched(exchange):
-            exchange.greet()
-            self._run(exchange, self.form.setup_phase, clients)
+        asked = sum(len(own) for n, own in names.items() if not old or old[n] is None)
+        try:
+            for i, n in enumerate(old):
+                if before and n is not None:
+                    clients[i].part.inherit(before.session, before.parts[n])
+            with self._watched(exchange, asked):
+                exchange.greet()
+                self._run(exchange, self.form.setup_phase, clients)
+        except BaseException:
+            for client in clients.values():
+                client.part.renounce()
+            raise
+        for n in range(params.clients, len(clients)):  # they have left
+            exchange.here.discard(n)
+            del clients[n], self._account.timing[n]
         if self._exchange is not None:
             self._exchange.close()
         self.params, self._exchange = session.params, exchange
@@ -105,13 +143,12 @@ class FormFederation(Federation):
         exchange.check_finished()
 
     @contextmanager
-    def _watched(self, exchange: Exchange) -> Iterator[None]:
-        """Progress of the PRF of all names."""
+    def _watched(self, exchange: Exchange, names: int) -> Iterator[None]:
+        """Progress of the PRF of so many names."""
         if self.progress is not None:
             progress, done = self.progress, 0
-            params = exchange.server.session.params
-            names = sum(len(client.part.next_names) for client in exchange.clients.values())
-            total = self.form.ticks(params, names)
+            session = exchange.server.session
+            total = session.form.ticks(session.params, names)
 
             def tick(points: int) -> None:
                 nonlocal done
@@ -130,42 +167,53 @@ class FormFederation(Federation):
             part, before = self.clients[client].part, self.clients[client].part.next_names
             part.update(names)
             exchange.here, exchange.losses = set(self.clients) - set(absent), self._lost(vanish)
-            self._account.phase, self._account.round = "setup", 0
-            exchange.greet()
+            driver = self._driver_of(exchange)
             try:
-                self._run(exchange, self.form.names_phase, sorted(exchange.here))
+                driver.expect(exchange.here)
+                driver.renew()
+                exchange.check_finished()
             except BaseException:
                 exchange.server.give_up()
                 part.update(before)
                 raise
 
     def join(self, names: Iterable[object]) -> int:
-        """A client joins for good: a new session over the same identities, and its own. Returns its number."""
+        """A client joins for good: a new session over the same identities, and its own. Returns its number.
+
+        The key of the names is kept where no more clients may conspire than before; or else all are asked for again.
+        """
         number, new = self.params.clients, canonical_names(names)
         with self._alone():
             self._regroup([*range(number), None], {**self._names(), number: new})
         return number
 
-    def leave(self, client: int) -> None:
-        """A client leaves for good: a new session without it. Those with higher numbers move down by one."""
+    def leave(self, client: int, *, gone: bool = False) -> None:
+        """A client leaves for good: a new session without it. Those with higher numbers move down by one.
+
+        The key of the names is kept where fewer clients may conspire than before, and whoever leaves helps to hand it
+        over. If it is `gone`, there is a new key, and all names are asked for again.
+        """
         self._check_client(client)
         stay = [n for n in range(self.params.clients) if n != client]
         names = self._names()
         with self._alone():
-            self._regroup(stay, {i: names[n] for i, n in enumerate(stay)})
+            self._regroup(stay, {i: names[n] for i, n in enumerate(stay)}, gone={client} if gone else set())
 
     def _names(self) -> dict[int, tuple[Name, ...]]:
         return {n: client.part.next_names for n, client in self.clients.items()}
 
-    def _regroup(self, stay: Sequence[int | None], names: dict[int, tuple[Name, ...]]) -> None:
+    def _regroup(
+        self, stay: Sequence[int | None], names: dict[int, tuple[Name, ...]], gone: AbstractSet[int] = frozenset()
+    ) -> None:
+        parts = {n: client.part for n, client in self.clients.items() if n not in gone}
+        ended = _Before(self.session, parts, self._identities, tuple(stay))
         before = self._asked, self.params, self._identities, self._account.timing
         fresh = {i: Identity.generate(self._entropy) if n is None else self._identities[n] for i, n in enumerate(stay)}
         self._identities = fresh | {SERVER: self._identities[SERVER]}
-        self._account.begin(len(stay))
         try:
             self._asked = replace(self._asked, clients=len(stay))
             self.params = self.form.checked(self._asked)
-            self._set_up(names, {})
+            self._set_up(names, {}, ended)
         except BaseException:
             self._asked, self.params, self._identities, self._account.timing = before
             raise
@@ -213,32 +261,21 @@ class FormFederation(Federation):
         ]
 
     def _finish_round(self, exchange: Exchange, given: Mapping[int, Any]) -> None:
-        """Union, ready, upload. Who is missing before the upload costs a union, and not the round."""
-        server = exchange.server
-        exchange.greet()
-        while True:
-            here = sorted(exchange.here)
-            self._account.phase, self._account.round = "setup", 0
-            if any(self.clients[n].part.renamed for n in here):
-                self._run(exchange, self.form.names_phase, here)
-                continue
-            settled = all(self.clients[n].at.phase == REST for n in here) and server.at.phase == REST
-            if not settled or not server.at.members == server.at.participants == tuple(here):
-                self._run(exchange, self.form.union_phase, here)
-                continue
-            if not server.part.prepared(server.at):
-                self._run(exchange, self.form.prepare_phase, here)
-                continue
-            exchange.each(here, lambda n: self.clients[n].contribute(given[n], self._number))
-            self._account.phase, self._account.round = "online", self._number
-            server.collect(self.form.ready_phase)
-            exchange.step()
-            if server.at.phase == REST:
-                break
-            while server.at.phase != REST:  # somebody was missing: a union of the others
-                exchange.step()
-        exchange.run(self.form.round_phase, server.at.members)
+        """All that a round needs, and the round. Who is missing before the upload costs a union, and not the round."""
+        exchange.contribute = lambda n: self.clients[n].contribute(given[n], self._number)
+        driver = self._driver_of(exchange)
+        driver.expect(exchange.here)
+        if any(self.clients[n].part.renamed for n in exchange.here):
+            driver.renew()
+        driver.round()
         exchange.check_finished()
+
+    def _driver_of(self, exchange: Exchange) -> _Driver:
+        """The driver of this server; another life of the server has another one."""
+        if self._drives is None or self._drives.server is not exchange.server:
+            self._drives = _Driver(exchange, self._account)
+        self._drives.number = self._number
+        return self._drives
 
     @property
     def without_mean(self) -> list[tuple[Name, ...]]:
@@ -304,6 +341,29 @@ class FormFederation(Federation):
 
     def _clock(self, party: int, phase: str) -> Any:
         return self._account.timed(phase, _name(party))
+
+
+class _Driver(FormDriver):
+    """A driver beside its clients: what a phase gives is delivered at once, and a wrong message is an error."""
+
+    def __init__(self, exchange: Exchange, account: Account) -> None:
+        super().__init__(exchange.server, exchange)
+        self._local, self._account, self.number = exchange, account, 0
+
+    def _begin(self, phase: str, members: Iterable[int], *, names: int = 0) -> None:
+        form = self.server.session.form
+        online = phase in (form.ready_phase, form.round_phase)
+        self._account.phase, self._account.round = ("online", self.number) if online else ("setup", 0)
+        super()._begin(phase, members, names=names)
+
+    def _close(self, members: set[int]) -> bool:
+        with self._local.clock(SERVER, self.server.at.phase):
+            well = super()._close(members)
+        self._local.deliver()
+        return well
+
+    def _refused(self, n: int, error: ProtocolError) -> None:
+        raise error
 
 
 def _name(party: int) -> int | str:

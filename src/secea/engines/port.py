@@ -65,16 +65,22 @@ class Reply:
     """Why it cannot go on: what it refused, or what went wrong at its side."""
     more: bool = False
     """This is a part of the outbox; the rest follows (within one process alone)."""
+    standing: bytes = b""
+    """Where it stands, in a form of the new core."""
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        return _pack((self.epoch, self.attempt, self.weights), self.fault.encode(), self.messages)
+        numbers, text = (self.epoch, self.attempt, self.weights), self.fault.encode()
+        return _pack(numbers, text, [self.standing, *self.messages])
 
     @classmethod
     def parse(cls, data: Buffer, carrier: int) -> Reply:
         """A reply, or a `ProtocolError` that names the carrier."""
         (epoch, attempt, weights), text, messages = _parse(data, carrier)
-        return cls(epoch, attempt, weights, messages, text.decode(errors="replace"))
+        if not messages:
+            raise ProtocolError((carrier,), "a reply that does not say where its client stands")
+        standing, *rest = messages
+        return cls(epoch, attempt, weights, rest, text.decode(errors="replace"), standing=bytes(standing))
 
 
 @dataclass(frozen=True, slots=True)

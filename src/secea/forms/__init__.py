@@ -10,6 +10,15 @@ from secea.party.form import Form
 
 FORMS: Final = {Keyed.name: Keyed}
 NAMES: Final = tuple(FORMS)
+DEFAULT: Final = Keyed.name
+"""The form of whoever names none."""
+CHOICES: Final = (*NAMES, "reciprocal", "paillier")
+"""All forms that can be named, those of the old core last."""
+
+
+def form_class(name: str) -> type[Keyed]:
+    """The form of this name: a dataclass whose fields are its options."""
+    return FORMS[name]
 
 
 def form_of(choice: str | Form) -> Form:

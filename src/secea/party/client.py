@@ -37,6 +37,7 @@ from secea.party.phases import (
     Common,
     Route,
     Row,
+    Standing,
     row_of,
 )
 from secea.party.session import Session
@@ -76,7 +77,7 @@ class Client:
         names: Iterable[object],
         entropy: Entropy = os.urandom,
     ) -> None:
-        if number not in range(session.params.clients):
+        if number not in range(len(session.roster.clients)):
             raise CallError(f"there is no client {number!r}; the clients are 0..{session.params.clients - 1}")
         self.session = session
         form = session.form
@@ -105,7 +106,7 @@ class Client:
     def overdue(self) -> ProtocolError | None:
         """What should have come by now, and who may have failed to send it. None where nothing is due."""
         where = f"in the phase '{self.at.phase}' of union {self.at.union}, round {self.at.round}"
-        if self.at.phase in (REST, STOPPED):
+        if self.at.phase in (REST, STOPPED, self.session.form.end_phase):
             return None
         if not self.due.waiting:
             return FaultyPeer(SERVER, f"did not say who takes part {where}")
@@ -174,7 +175,7 @@ class Client:
         if header.sender != SERVER or header.receiver != self.number:
             raise self.link.unauthentic(header.sender, f"{header.title} is for the server to say")
         try:
-            begin = Begin.parse(opened.payload, session.params.clients)
+            begin = Begin.parse(opened.payload, len(session.roster.clients))
             row = session.rows[begin.phase]
         except (ValueError, IndexError) as error:
             raise FaultyPeer(SERVER, f"{header.title} cannot be read: {error}") from None
@@ -261,7 +262,11 @@ class Client:
         except ProtocolError:
             self.stop()
             raise
-        self._enter(replace(at, phase=self.row.then))
+        self._enter(replace(at, phase=self._after(self.row)))
+
+    def _after(self, row: Row) -> str:
+        """The phase that follows by itself: none where the server says who goes on."""
+        return REST if row_of(self.session.rows, row.then).decides else row.then
 
     # ------------------------------------------------------------------------------------------------------- phases
 
@@ -279,14 +284,25 @@ class Client:
         labels = tuple(self.link.label(kind, at.numbers, at.context) for kind in mine)
         self.at, self.due, self._running = at, Due(frozenset(waiting), sends=labels), None
         if row.sends and not waiting and not mine and row.then != at.phase:
-            self._enter(replace(self.part.finish(at, {}), phase=row.then))
+            self._enter(replace(self.part.finish(at, {}), phase=self._after(row)))
+
+    @property
+    def asked(self) -> bool:
+        """Whether the server asks for training, and nothing was contributed yet."""
+        return self.at.phase == self.session.form.ready_phase and not self.part.trained
 
     def contribute(self, table: TableLike, round: int) -> None:
         """What this client trained in a training round. It says that it is ready, and uploads when all are."""
-        if self.at.phase != REST:
-            raise FederationError(f"{party(self.number)} cannot begin a round: it is in the phase '{self.at.phase}'")
+        if not self.asked:
+            raise FederationError(f"{party(self.number)} was not asked for a table: it is in '{self.at.phase}'")
         self.part.contribute(table, round, self.at)
-        self._enter(replace(self.at, phase=self.session.form.ready_phase))
+
+    @property
+    def standing(self) -> Standing:
+        """Where this client stands, for a server that calls it."""
+        at = self.at
+        settled = at.union if at.phase not in (GREETING, STOPPED, self.session.form.end_phase) else 0
+        return Standing(settled, at.union, at.names, at.named, at.round, at.base)
 
     def stop(self) -> None:
         """Give up what goes on: nothing more is sent or taken until the server begins anew."""
@@ -322,6 +338,8 @@ class Client:
         """What this client has to send now."""
         if self.at.phase == GREETING:
             yield self.link.hello_message()
+        if self.asked:
+            return
         for label in self.due.sends:
             yield from self._messages(label)
 

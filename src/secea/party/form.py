@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import Buffer, Layout
 from secea.wire.randomness import Entropy
+
+if TYPE_CHECKING:
+    from secea.party.session import Session
 
 Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
 """What came in a phase: the whole payload of each (kind, sender)."""
@@ -47,8 +50,26 @@ class ClientPart(Protocol):
         """Other entities from the next epoch of names on."""
         ...
 
+    def inherit(self, before: Session, part: Any) -> None:
+        """Take over what a session that follows another one keeps, from this client's part in that one."""
+        ...
+
+    def renounce(self) -> None:
+        """The session did not come about: the one before goes on, as far as that is still safe."""
+        ...
+
     tick: Callable[[int], None] | None
     """Called with what was done of the long part of a set-up."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether it has a table for the round that is to begin."""
+        ...
+
+    @property
+    def has_means(self) -> bool:
+        """Whether the last round gave means."""
+        ...
 
     @property
     def without_mean(self) -> tuple[Name, ...]:
@@ -116,6 +137,9 @@ class ServerPart(Protocol):
     def ready(self, kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """The chunks of a broadcast that can leave now, in order; each is given once."""
         ...
+
+    renamed: bool
+    """Whether somebody's entities changed, when the last training was over."""
 
     def prepared(self, at: Agreement) -> bool:
         """Whether what is made ahead of rounds is there for the next one."""
@@ -187,6 +211,34 @@ class Form(Protocol):
         """The phase in which a round begins."""
         ...
 
+    @property
+    def end_phase(self) -> str:
+        """The phase with which a run is over."""
+        ...
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch of names that a session may have."""
+        ...
+
+    def patience(self, params: Params, at: Agreement) -> float:
+        """Seconds that a slow client may compute in a phase, beyond what its bytes take."""
+        ...
+
+    @property
+    def guests(self) -> int:
+        """Those behind the clients in the roster, who take part in the set-up alone: they leave."""
+        ...
+
+    def following(
+        self, params: Params, before: Session, parts: Mapping[int, Any], stay: Sequence[int | None]
+    ) -> Form | None:
+        """The form of a session that follows another one and keeps its keys; None where nothing can be kept.
+
+        `stay` has the old number of each client, or None for a newcomer; `parts` are those of the old members.
+        """
+        ...
+
     def checked(self, params: Params) -> Params:
         """The parameters with what was left open filled in; a `ParamsError` where the form cannot work with them."""
         ...
@@ -228,7 +280,7 @@ class Form(Protocol):
         ...
 
     def memory(self, params: Params, entities: int) -> dict[str, int]:
-        """Bytes that a `client` and the `server` hold in a round, and that a client has `kept` between rounds."""
+        """Bytes that a `client`, the `server`, and all `together` in one process hold; what a client has `kept`."""
         ...
 
     def products(self, params: Params, entities: int) -> tuple[int, int]:

@@ -120,6 +120,39 @@ class Agreement:
         return replace(self, context=digest(b"bound", self.context, self.phase.encode(), *parts))
 
 
+_STANDING: Final = struct.Struct(f"<IIIII{DIGEST_BYTES}s")
+MOST_BEGUN: Final = 1 << 31
+"""Nobody has begun so many unions: a number that says so is a lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a client stands. A server that lost its state learns from it which numbers are used."""
+
+    settled: int = 0
+    """The union that it takes part in now; 0 for none."""
+    union: int = 0
+    names: int = 0
+    named: int = 0
+    round: int = 0
+    base: bytes = NO_CONTEXT
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        return _STANDING.pack(self.settled, self.union, self.names, self.named, self.round, self.base)
+
+    @classmethod
+    def parse(cls, data: Buffer, rounds: int, epochs: int) -> Standing:
+        """What `to_bytes` made, in a session of so many rounds and epochs of names; else a `ValueError`."""
+        if len(data) != _STANDING.size:
+            raise ValueError(f"{len(data)} bytes do not say where a client stands")
+        found = cls(*_STANDING.unpack(data))
+        counted = found.named <= found.names <= min(epochs, found.union) and found.union < MOST_BEGUN
+        if not counted or found.round > rounds or found.settled not in (0, found.union):
+            raise ValueError("a client stands where nobody can stand")
+        return found
+
+
 _MEMBER: Final = struct.Struct(f"<H{DIGEST_BYTES}s")
 
 

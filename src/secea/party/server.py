@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Self
@@ -17,12 +17,24 @@ from typing import Final, Self
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, Stale, party
 from secea.party.client import ROWS_BYTES
 from secea.party.form import Retry, ServerPart
-from secea.party.phases import GREETING, MOST_ATTEMPTS, REST, Agreement, Begin, Common, Route, Row, row_of
+from secea.party.phases import (
+    GREETING,
+    MOST_ATTEMPTS,
+    REST,
+    UNKNOWN,
+    Agreement,
+    Begin,
+    Common,
+    Route,
+    Row,
+    Standing,
+    row_of,
+)
 from secea.party.session import Session
 from secea.wire import snapshot
 from secea.wire.keys import KEY_BYTES, Identity, Sealer
 from secea.wire.link import Link, broadcast_name, overhead
-from secea.wire.messages import ALL, Buffer, Header
+from secea.wire.messages import ALL, NO_CONTEXT, Buffer, Header
 from secea.wire.randomness import Entropy
 
 _SNAPSHOT: Final = "secea party server 1"
@@ -83,12 +95,17 @@ class Server:
 
     # ------------------------------------------------------------------------------------------------------- phases
 
-    def begin(self, phase: str, members: Iterable[int], *, again: bool = False) -> None:
-        """Announce a phase to those who take part in it. `again`: what was tried before stalled."""
+    def begin(self, phase: str, members: Iterable[int], *, again: bool = False, names: int = 0) -> None:
+        """Announce a phase to those who take part in it.
+
+        `again`: what was tried before stalled. `names`: an epoch of names that is repeated.
+        """
         form, clients = self.session.form, tuple(sorted(members))
         if unknown := [n for n in clients if n not in self.link.peers]:
             raise FederationError(f"no hello came from {', '.join(map(party, unknown))}")
         numbers = form.next_numbers(phase, self.at, again=again)
+        if names:
+            numbers["weights"] = names
         index = next(i for i, row in enumerate(self.session.rows) if row.phase == phase)
         begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
         anchor = self.part.anchor(phase, self.at)
@@ -97,7 +114,8 @@ class Server:
         if numbers["round"] > self.session.params.rounds:
             raise FederationError(f"all {self.session.params.rounds} rounds of this session are used: begin a new one")
         if len(clients) < fewest:
-            raise FederationError(f"{len(clients)} clients are here; {fewest} are needed in the phase '{phase}'")
+            here = f"only {len(clients)} {'is' if len(clients) == 1 else 'are'} here"
+            raise FederationError(f"{self._purpose(phase, numbers['weights'])} needs {fewest} clients, and {here}")
         for n in clients:
             self._introduce(n, clients)
         label = self.link.label(self.session.form.kinds(Common.BEGIN), numbers, anchor)
@@ -105,11 +123,12 @@ class Server:
             self._queue.append((n, self.link.sealer(label, n).seal(0, begin.to_bytes())))
         self._enter(at)
 
-    def collect(self, phase: str) -> None:
-        """Begin a phase that clients enter by themselves."""
-        if self.at.phase != REST:
-            raise FederationError(f"the server is in the phase '{self.at.phase}'; no other one can begin")
-        self._enter(replace(self.at, phase=phase))
+    def _purpose(self, phase: str, names: int) -> str:
+        """What an announced phase is for, as users call it; `names` is its epoch of names."""
+        form = self.session.form
+        if phase == form.setup_phase or (phase == form.names_phase and names <= 1):
+            return "the set-up"
+        return "a change of entities" if phase == form.names_phase else "a round"
 
     def _introduce(self, n: int, members: Sequence[int]) -> None:
         """The hellos that client n has not seen, the server's first."""
@@ -123,6 +142,44 @@ class Server:
     def _enter(self, at: Agreement) -> None:
         self.part.enter(at)
         self.at, self.collected, self._broadcasts, self._held = at, Collected(), {}, []
+
+    def lost_touch(self, n: int) -> None:
+        """What was on its way to client n may not have arrived: it is introduced to the others again."""
+        self._introduced = {each for each in self._introduced if each[2] != n}
+        self._queue = deque((to, message) for to, message in self._queue if to != n)
+
+    def learn(self, standings: Mapping[int, Standing]) -> None:
+        """Where clients stand, when nothing goes on: nothing that was begun is begun again.
+
+        A server without state goes on from the highest numbers. Where no client has a key of its names, none is left.
+        """
+        bases = {each.base for each in standings.values() if each.named}
+        if len(bases) > 1:
+            raise FederationError(
+                "clients have different keys of their names: restore the state that fits, or begin a new session"
+            )
+        if not self.at.union and standings:
+            most = {
+                name: max(getattr(each, name) for each in standings.values()) for name in ("union", "named", "round")
+            }
+            self.at = replace(self.at, **most, names=most["named"], base=next(iter(bases), NO_CONTEXT))
+        if len(standings) == self.session.params.clients and not bases:
+            shared = {each.base for each in standings.values()}
+            base = self.at.base if shared == {self.at.base} else NO_CONTEXT
+            self.at = replace(self.at, names=0, named=0, base=base)
+
+    @property
+    def stage_bytes(self) -> int:
+        """The most that one client gets and sends in this phase, about."""
+        form, params, at = self.session.form, self.session.params, self.at
+        waiting: Counter[int] = Counter()
+        for n, message in self._queue:
+            waiting[n] += len(message)
+        sends = 0
+        for kind in self.row.sends:
+            copies = len(at.members) if form.routes[kind] is Route.EACH else 1
+            sends += copies * form.layout(kind, params, at, at.members[0]).wire_bytes
+        return sends + max(waiting.values(), default=0)
 
     def missing(self) -> tuple[int, ...]:
         """The members whose messages have not all come."""
@@ -172,22 +229,23 @@ class Server:
             self._broadcast(kind, after)
         if row_of(self.session.rows, row.then).decides:
             self.at = after
-            self.begin(row.then, (n for n in at.members if n not in missing))
+            clients = self.session.params.clients  # guests of a set-up have no part in what follows it
+            self.begin(row.then, (n for n in at.members if n not in missing and n < clients))
         else:
             self._enter(replace(after, phase=row.then))
 
     def give_up(self) -> None:
-        """What goes on will not be finished: whoever began a round has lost it."""
+        """What goes on will not be finished: whoever began a round has lost it, and there has to be a new union."""
         if self.at.phase not in (REST, GREETING):
             if self.row.loses_round:
                 self.lost |= {self.at.round}
-            self._enter(replace(self.at, phase=REST))
+            self._enter(replace(self.at, phase=REST, size=UNKNOWN))
 
     # ---------------------------------------------------------------------------------------------------- receiving
 
     def receive(self, sender: int, message: Buffer) -> None:
         """Take one chunk that the client `sender` handed over."""
-        if sender not in range(self.session.params.clients):
+        if sender not in range(len(self.session.roster.clients)):
             raise ProtocolError((sender,), f"there is no client {sender} in this federation")
         header = self.link.parse(message, sender)
         if header.sender != sender:
@@ -309,10 +367,14 @@ class Server:
         self._broadcasts[kind] = _Broadcast(label, self.link.broadcaster(label, chunks, key), chunks, receivers)
         return self._broadcasts[kind]
 
-    def drain(self) -> dict[int, list[Buffer]]:
-        """What is to be delivered to each client, in order; it is kept no longer."""
+    def drain(self, to: Collection[int] | None = None) -> dict[int, list[Buffer]]:
+        """What is to be delivered to each client, or to these, in order; it is kept no longer."""
         inboxes: dict[int, list[Buffer]] = {}
-        while self._queue:
-            n, message = self._queue.popleft()
-            inboxes.setdefault(n, []).append(message)
+        rest: deque[tuple[int, Buffer]] = deque()
+        for n, message in self._queue:
+            if to is None or n in to:
+                inboxes.setdefault(n, []).append(message)
+            else:
+                rest.append((n, message))
+        self._queue = rest
         return inboxes

@@ -26,8 +26,11 @@ class Session:
         if not self.params.bounded:
             raise ParamsError("max_entities and max_union must be known: set both in Params")
         object.__setattr__(self, "params", self.form.checked(self.params))
-        if len(self.roster.clients) != self.params.clients:
-            raise ParamsError(f"the roster has {len(self.roster.clients)} clients, Params has {self.params.clients}")
+        if len(self.roster.clients) != self.params.clients + self.form.guests:
+            and_guests = f" and {self.form.guests} leave" if self.form.guests else ""
+            raise ParamsError(
+                f"the roster has {len(self.roster.clients)} clients, Params has {self.params.clients}{and_guests}"
+            )
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:

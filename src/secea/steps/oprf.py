@@ -88,9 +88,10 @@ def _row(element: bytes) -> Rows:
 # ------------------------------------------------------------------------------------------------- dealing the key
 
 
-def polynomial(degree: int, stream: KeyStream) -> tuple[int, ...]:
-    """Dealer: a random polynomial, its constant term first (step 1)."""
-    return tuple(_nonzero(stream, degree + 1))
+def polynomial(degree: int, stream: KeyStream, constant: int | None = None) -> tuple[int, ...]:
+    """Dealer: a random polynomial, its constant term first (step 1). Where a key is handed over, that term is given."""
+    drawn = tuple(_nonzero(stream, degree + 1))
+    return drawn if constant is None else (constant, *drawn[1:])
 
 
 def commit(polynomial: Sequence[int]) -> bytes:
@@ -196,6 +197,16 @@ def holder_weight(holders: Iterable[int], j: int) -> int:
     return above * pow(below, -1, ORDER) % ORDER
 
 
+def part_of_key(key_share: bytes, holders: Sequence[int], me: int) -> int:
+    """Holder j: lambda_j * k_j. The parts of T+1 holders add up to k."""
+    return holder_weight(holders, me) * read_scalar(key_share) % ORDER
+
+
+def public_part(joint: bytes, holders: Sequence[int], j: int) -> bytes:
+    """lambda_j * pk_j: the commitment to that part, which everybody can compute."""
+    return multiply(_row(public_share(joint, j))[None], scalar_rows([holder_weight(holders, j)])).tobytes()
+
+
 def signatures_needed(clients: int, collusion: int) -> int:
     """The least Z with 2Z > N + T: two lists signed so often have an honest signer in common."""
     if not 0 < collusion < clients:
@@ -293,8 +304,7 @@ def list_hash(points: Rows) -> bytes:
 
 def evaluate(points: Rows, key_share: bytes, holders: Sequence[int], me: int, *, tick: Tick | None = None) -> Rows:
     """Holder j: lambda_j * k_j * B for each point; PointError names the first that is not a valid one (step 3)."""
-    scalar = holder_weight(holders, me) * read_scalar(key_share)
-    return multiply(points, _row(scalar_bytes(scalar)), tick=tick)
+    return multiply(points, _row(scalar_bytes(part_of_key(key_share, holders, me))), tick=tick)
 
 
 def _checked(blinding: Blinding, answers: Rows, factor: int, public: bytes, tick: Tick | None = None) -> bool:

@@ -39,6 +39,7 @@ from secea.forms.keyed.tables import Result, Tables
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import UNKNOWN, Agreement
+from secea.party.session import Session
 from secea.steps import masks, means, union
 from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster, digest, expand, shared_secret
@@ -66,6 +67,8 @@ class Union:
     """Which of its names each of these is."""
     keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8), repr=False)
     """Of the rows of own entities, in the order of their slots."""
+    said: tuple[int, bytes] = (-1, b"")
+    """Before which round it last said whether its entities changed, and what: under one mask it says one thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Round:
     """Of the training round."""
     values: NDArray[np.int64] = field(repr=False)
     """Encoded rows, in the order of the names."""
+    kept: NDArray[np.bool_] = field(repr=False)
+    """Which of the names are in the table: those that it gave up lately are nobody's rows to it."""
     noise_seed: bytes = field(default=b"", repr=False)
     means: NDArray[np.float64] | None = field(default=None, repr=False)
     """As they come, in the order of the slots."""
@@ -117,7 +122,7 @@ class KeyedClient:
     ) -> None:
         self.form, self.params, self.session, self.number = form, params, session, number
         self.numbers = form.numbers(params)
-        self._entropy = entropy
+        self._entropy, self._roster = entropy, roster
         self.tables = Tables(params, self.numbers, number, identity)
         self.naming = Naming(form, params, session, number, names, entropy)
         self.masking = Masking(form, params, session, roster, number, identity, entropy)
@@ -159,10 +164,21 @@ class KeyedClient:
         """Other entities from the next epoch of names on."""
         self.naming.update(names)
 
+    def inherit(self, before: Session, part: KeyedClient) -> None:
+        """Take over the key and the names from this client's part in the session before, and sign that in this one."""
+        self.naming.inherit(self._roster, before, part.naming)
+
+    def renounce(self) -> None:
+        """The session did not come about."""
+        self.naming.renounce()
+
     @property
     def without_mean(self) -> tuple[Name, ...]:
-        """The entities that got no mean in the last round: only this client knows."""
-        return () if self.result is None else self.result.without_mean
+        """The entities that got no mean in the last round, or whose keys have not come: only this client knows."""
+        if self.result is None:
+            return ()
+        had = {name for name, there in zip(self.result.names, self.result.there, strict=True) if there}
+        return tuple(name for name in self.next_names if name not in had)
 
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
@@ -170,16 +186,30 @@ class KeyedClient:
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """What this client trained in a training round; it is uploaded when the server says so."""
-        if self.union is None or self.renamed:
-            raise FederationError(f"{party(self.number)} cannot begin a round: no union stands with its entities")
+        assert self.union is not None
         given, out = self.checked(table), self.released
-        other = self.params.dropouts or (at.members, self.names) != (out.members, out.names)
+        there = set(given.names)
+        kept = np.array([name in there for name in self.names], np.bool_)
+        names = tuple(name for name in self.names if name in there)
+        other = self.params.dropouts or (at.members, names) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
-        values = self.tables.encoded(given, self.names)
+        values = np.zeros((len(self.names), self.params.dim), np.int64)
+        values[kept] = self.tables.encoded(given, names)
         if round == out.round and not out.same(values):
             raise RoundLost(f"round {round} is lost: other values than these were trained in it, and went out")
-        self.round, self.result = Round(round, values), None
+        self.round, self.result = Round(round, values, kept), None
+        self._say(at)
+
+    @property
+    def trained(self) -> bool:
+        """Whether it has a table for the round that is to begin."""
+        return self.round is not None
+
+    @property
+    def has_means(self) -> bool:
+        """Whether the last round gave means."""
+        return self.result is not None
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round in the order and the dtype of a table; own rows where there is none."""
@@ -215,7 +245,7 @@ class KeyedClient:
             return NO_CONTEXT
         if phase == "agree":
             return at.context
-        if phase == self.form.prepare_phase:
+        if phase in (self.form.prepare_phase, self.form.ready_phase, self.form.end_phase):
             return self.union.context if self.union else b""
         return (self.union.L if self.union else b"") if phase == self.form.round_phase else at.base
 
@@ -225,6 +255,8 @@ class KeyedClient:
         fewest = form.fewest(params, at.phase, at.names)
         if len(at.members) < fewest:
             raise ValueError(f"announces {len(at.members)} participants; we take part with {fewest} or more")
+        if at.phase != form.setup_phase and at.members[-1] >= params.clients:
+            raise ValueError("announces members that have left")
         if at.round > params.rounds:
             raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")
         self.naming.check_begin(at)
@@ -235,6 +267,11 @@ class KeyedClient:
                 raise ValueError("announces a round of another union than ours, or with other members than it has")
         elif at.phase == form.prepare_phase and (at.size == UNKNOWN or at.members != at.participants or self.round):
             raise ValueError("announces mask keys that are not due")
+        elif at.phase == form.ready_phase:
+            if self.union is None or at.size == UNKNOWN:
+                raise ValueError("asks for training before there is a union")
+            if at.members != at.participants or self.union.spent:
+                raise ValueError("asks for training with other members than the union has")
         self.masking.check_begin(at, self.uploaded)
 
     def enter(self, at: Agreement) -> None:
@@ -248,6 +285,10 @@ class KeyedClient:
         self.uploaded = at.round if at.phase == self.form.round_phase else 0
         if at.phase == self.form.union_phase:
             self.union, self.round = Union(self._entropy(SEED_BYTES), self._entropy(SEED_BYTES)), None
+        elif at.phase == self.form.ready_phase:
+            self.round = None
+        elif at.phase == self.form.end_phase:
+            self.union = self.round = self.masking.batch = None
         elif at.phase == self.form.round_phase:
             assert self.round is not None
             assert self.union is not None
@@ -256,7 +297,8 @@ class KeyedClient:
             own = self.union.slots.size
             rows, found = np.empty((own, self.params.dim)), np.zeros(own, np.bool_)
             self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
-            self.released = Released(self.round.number, at.members, self.names, self.round.values)
+            names = tuple(name for name, kept in zip(self.names, self.round.kept, strict=True) if kept)
+            self.released = Released(self.round.number, at.members, names, self.round.values)
         elif at.phase == "agree":
             assert self.union is not None
             self.union = replace(self.union, spent=at.members != at.participants)
@@ -334,6 +376,17 @@ class KeyedClient:
 
     # ----------------------------------------------------------------------------------------------------- rounds
 
+    def _say(self, at: Agreement) -> None:
+        """Whether its entities changed, as an element under masks that cancel: random where they did, or else 0."""
+        assert self.union is not None
+        if self.union.said[0] == at.round:
+            return
+        element = 1 + int.from_bytes(self._entropy(SEED_BYTES), "little") % (M61 - 1) if self.renamed else 0
+        for v, pair in self.union.pairs.items():
+            mask = int.from_bytes(expand(pair, "ready", self.union.L, b"%d" % at.round), "little")
+            element += mask if self.number < v else -mask
+        self.union = replace(self.union, said=(at.round, (element % M61).to_bytes(RING61.element_bytes, "little")))
+
     def secrets(self, at: Agreement) -> RoundSecrets:
         """The shared key streams of this attempt at a round."""
         assert self.union is not None
@@ -346,6 +399,13 @@ class KeyedClient:
         first, last = np.searchsorted(self.union.slots, [span.start, span.stop])
         return slice(int(first), int(last))
 
+    def _kept(self, own: slice) -> NDArray[np.int64]:
+        """Of its entities in a stretch those that are in its table."""
+        assert self.round is not None
+        assert self.union is not None
+        kept: NDArray[np.int64] = own.start + np.flatnonzero(self.round.kept[self.union.order[own]])
+        return kept
+
     def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """Its rows under masks, chunk by chunk; a noise client adds its columns and its seed."""
         assert self.round is not None
@@ -357,11 +417,11 @@ class KeyedClient:
         layout = form.layout(Kind.UPLOAD, params, at, self.number)
         for chunk in range(layout.chunks):
             span = layout.span(chunk)
-            count, own = span.stop - span.start, self._own(span)
+            count, own = span.stop - span.start, self._kept(self._own(span))
             shared = drawn.of(chunk, count, ())
             y = rows_under_keys(ring, self.union.keys[own], at.round, params.dim)
             values = ring.reduce(self.round.values[self.union.order[own]])
-            streams.scale_rows(ring, values, _constant(ring, n.C, own.stop - own.start))
+            streams.scale_rows(ring, values, _constant(ring, n.C, own.size))
             ring.add_into(y, values)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
             masks.add_masks(ring, rows, self.number, seeds, chunk)
@@ -435,7 +495,7 @@ class KeyedClient:
                 yield from self._table(at)
             case Kind.READY:
                 assert self.union is not None
-                yield (self.union.L,)
+                yield self.union.L, self.union.said[1]
             case Kind.UPLOAD:
                 yield from self._upload(at)
             case Kind.BATCH | Kind.SECRETS | Kind.VOTE | Kind.OPENING:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from secea.arithmetic.field import RING61
 from secea.errors import ParamsError
 from secea.forms.keyed import planning
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params
-from secea.party.phases import Agreement, Route, Row
+from secea.party.phases import Agreement, Route, Row, row_of
 from secea.steps import oprf
 from secea.steps.union import COLUMNS, Geometry
 from secea.wire.keys import SIGNATURE_BYTES, Identity, Roster
 from secea.wire.messages import CHUNK_BYTES, DIGEST_BYTES, Layout
 from secea.wire.randomness import SEED_BYTES, Entropy
+
+if TYPE_CHECKING:
+    from secea.forms.keyed.handover import Handover
+    from secea.party.session import Session
 
 
 class Kind(IntEnum):
@@ -50,7 +54,7 @@ class Kind(IntEnum):
     TAGS = 26
     """The union."""
     READY = 27
-    """A client has trained, and can upload."""
+    """A client has trained, and can upload; and, under masks, whether its entities changed."""
     UPLOAD = 28
     """A client's masked rows."""
     MEANS = 29
@@ -97,8 +101,9 @@ ROWS: Final = (
     Row("evaluate", (Kind.EVALUATION,), on_loss="list", then="secret"),
     Row("secret", (Kind.PART,), on_loss="secret", then="table", announced=True),
     Row("table", (Kind.TABLE,), (Kind.TAGS,), on_loss="secret"),
-    Row("ready", (Kind.READY,), on_loss="secret"),
+    Row("ready", (Kind.READY,), on_loss="secret", announced=True, counts=""),
     Row("upload", (Kind.UPLOAD,), (Kind.MEANS,), on_loss="secret", announced=True, counts="round", loses_round=True),
+    Row("end", announced=True, counts=""),
 )
 """The table of phases without drop-outs."""
 
@@ -107,6 +112,7 @@ TOLERANT: Final = (
     replace(ROWS[6], then="batch"),
     ROWS[7],
     replace(ROWS[8], answers=(), then="agree", tolerates=True),
+    ROWS[9],
     Row("batch", (Kind.BATCH, Kind.SECRETS), on_loss="secret", announced=True, counts=""),
     Row(
         "agree",
@@ -146,6 +152,7 @@ class Keyed:
     setup_phase: ClassVar[str] = "commit"
     ready_phase: ClassVar[str] = "ready"
     round_phase: ClassVar[str] = "upload"
+    end_phase: ClassVar[str] = "end"
     names_phase: ClassVar[str] = "list"
     union_phase: ClassVar[str] = "secret"
     prepare_phase: ClassVar[str] = "batch"
@@ -208,6 +215,31 @@ class Keyed:
         """The table of phases: with drop-outs it has three more."""
         return TOLERANT if params.dropouts else ROWS
 
+    # ---------------------------------------------------------------------------------------- from session to session
+
+    @property
+    def taken_over(self) -> Handover | None:
+        """What a session that follows another one takes over from it."""
+        return None
+
+    @property
+    def guests(self) -> int:
+        """Those behind the clients in the roster, who take part in the set-up alone."""
+        return 0
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch of names that a session may have."""
+        return 1 + self.max_updates
+
+    def following(
+        self, params: Params, before: Session, parts: Mapping[int, Any], stay: Sequence[int | None]
+    ) -> Keyed | None:
+        """The form of a session of these clients that keeps the key of its names; None where it must not."""
+        from secea.forms.keyed.handover import following
+
+        return following(self, params, before, parts, stay)
+
     # -------------------------------------------------------------------------------------------- what follows from T
 
     def noise_count(self, params: Params, members: int) -> int:
@@ -254,7 +286,7 @@ class Keyed:
         numbers = at.numbers
         if phase == self.round_phase:
             return numbers | {"round": at.round + 1}
-        if phase in (self.prepare_phase, "agree"):
+        if row_of(ROWS + TOLERANT, phase).counts == "":
             return numbers
         fresh = phase in (self.setup_phase, self.names_phase)
         attempt = at.attempt + 1 if again else 0
@@ -280,7 +312,7 @@ class Keyed:
             case Kind.LIST | Kind.EVALUATION:
                 return Layout(points, 32)
             case Kind.LISTS:
-                return Layout(points, 32, len(at.members))
+                return Layout(points, 32, len(self.senders(Kind.LIST, params, at)))
             case Kind.PART:
                 return Layout(1, 2 * SEED_BYTES)
             case Kind.TABLE:
@@ -288,7 +320,7 @@ class Keyed:
             case Kind.TAGS:
                 return Layout(at.size, RING61.element_bytes)
             case Kind.READY:
-                return Layout(1, DIGEST_BYTES)
+                return Layout(1, DIGEST_BYTES + RING61.element_bytes)
             case Kind.BATCH | Kind.SECRETS:
                 return Layout(1, 64 * self.batch)  # these are whole, at any size
             case Kind.VOTE:
@@ -312,6 +344,11 @@ class Keyed:
         noisy = sender in self.noise_clients(params, at)
         row = (columns + 2 + (n.checks if noisy else 0)) * element
         return Layout(at.size, row, per_chunk=step, prefix=SEED_BYTES if noisy else 0)
+
+    def patience(self, params: Params, at: Agreement) -> float:
+        """The PRF of names takes a fraction of a millisecond for each point of each list."""
+        heavy = at.phase in ("list", "confirm", "evaluate", "secret")
+        return 1e-3 * self.list_size(params, at.names) * len(at.members) if heavy else 0.0
 
     # ----------------------------------------------------------------------------------------------------------- plans
 

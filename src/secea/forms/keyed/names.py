@@ -1,7 +1,8 @@
 """How names become keys: the key of the names is dealt, lists are blinded, confirmed, answered (section K2).
 
 `Naming` is the part of client n from the phase "commit" to the phase "evaluate". Every client is a dealer, asks for its
-own names, and may be one of the T+1 holders that answer.
+own names, and may be one of the T+1 holders that answer. In a session that takes over the key of another one, some of
+the members of that one deal, and newcomers ask first (`handover`).
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.ristretto import Tick, valid
-from secea.errors import SERVER, FaultyPeer, ProtocolError, TableError, party
+from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, TableError, party
 from secea.forms.keyed.form import Keyed, Kind
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
+from secea.party.session import Session
 from secea.steps import oprf
 from secea.table import Name, canonical_names, name_bytes
-from secea.wire.keys import expand
+from secea.wire.keys import Roster, expand
 from secea.wire.messages import Buffer
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
+
+NO_LIST: Final = oprf.list_hash(np.zeros((0, 32), np.uint8))
+"""What those sign who have no part in an epoch of names: it is the newcomers'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class Names:
     marks: Mapping[int, bytes] = field(default_factory=dict)
     """The hash of each client's list in this epoch: what was confirmed once is the only one that is ever confirmed."""
     lists: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False)
+    listed: int = 0
+    """The epoch that seed, new names and hashes are of: its list is the same however often it is asked for."""
 
 
 class Naming:
@@ -71,6 +78,11 @@ class Naming:
         self.form, self.params, self.session, self.number, self._entropy = form, params, session, number, entropy
         self.key = Key()
         self.names = Names(self._bounded(names))
+        self.past = b""
+        """Its share of the key that this session takes over, until names or a union stand on the new shares."""
+        self.successor = b""
+        """The session that takes over this one's key: it has all epochs of names that are to come."""
+        self._predecessor: Naming | None = None
         self.tick: Tick | None = None
         """Called with the points that were worked on, for a progress bar."""
 
@@ -80,7 +92,7 @@ class Naming:
         if len(checked) > most:
             raise TableError(
                 f"{party(self.number)} has {len(checked)} entities, more than the public bound max_entities={most}:"
-                " raise it"
+                " begin a new session with a larger one"
             )
         return checked
 
@@ -92,30 +104,82 @@ class Naming:
     def update(self, names: Iterable[object]) -> None:
         """Other entities from the next epoch of names on."""
         coming = self._bounded(names)
-        room = self.form.list_size(self.params, self.names.asked + 1)
         known = {*self.names.prf, *self.names.fresh, *self.next_names}
         fresh = [name for name in coming if name not in known]
-        if self.names.asked and len(fresh) > room:
+        if self.names.asked:
+            self._check_room(len(fresh), self.names.asked + 1)
+        self.names = replace(self.names, coming=coming)
+
+    def _check_room(self, fresh: int, epoch: int) -> None:
+        room = self.form.list_size(self.params, epoch)
+        if fresh > room:
             raise TableError(
-                f"{party(self.number)} has {len(fresh)} new entities, and {room} may come at once:"
+                f"{party(self.number)} has {fresh} new entities, and {room} may come at once:"
                 " raise max_new_entities, or bring them in several updates"
             )
-        self.names = replace(self.names, coming=coming)
 
     def check_begin(self, at: Agreement) -> None:
         """Refuse, with a `ValueError`, a key or an epoch of names that is not due."""
         form = self.form
         if at.phase == form.setup_phase:
-            if self.names.number or at.names != 1:  # until names have their keys, another attempt costs nothing
+            # Until names have their keys, another attempt costs nothing. Under a key that was taken over it would:
+            # whoever had a list answered could send another one for the same key.
+            begun = self.begun if form.taken_over else self.names.number
+            if begun or at.names != 1:
                 raise ValueError("announces a new key; that needs a new session")
+            if self._hands_over and not self.past:
+                raise ValueError("announces the key of the session before; we were not given our share of it")
         elif not self.key.joint:
             raise ValueError(f"announces the phase '{at.phase}' before there is a key")
         elif at.phase == form.names_phase:
-            due = self.names.asked if self.pending else self.names.number + 1  # who was absent has missed epochs
-            if not due <= at.names <= 1 + form.max_updates:
+            due = max(1, self.names.asked)  # the last one again, for those who missed its answers; or a later one
+            if not due <= at.names <= form.last_epoch or not form.senders(Kind.LIST, self.params, at):
                 raise ValueError(f"announces epoch {at.names} of names; it is not due")
-        elif self.pending or not self.names.number <= at.names <= 1 + form.max_updates:
+            if self.successor:
+                raise ValueError("announces new names in a session whose key was handed over to another one")
+        elif self.pending or not self.names.number <= at.names <= form.last_epoch:
             raise ValueError(f"announces a union of the names of epoch {at.names}; ours are {self.names.asked}")
+        elif not self.names.number and (not self._hands_over or at.names != 1):
+            raise ValueError("announces a union before names have their keys")
+
+    # ---------------------------------------------------------------------------------------- from session to session
+
+    @property
+    def _hands_over(self) -> bool:
+        """Whether it was a member of the session whose key this one takes over."""
+        return self.form.taken_over is not None and self.number in self.form.taken_over.members
+
+    @property
+    def updates(self) -> int:
+        """Epochs with new names that the key has seen, in this session and those before."""
+        before = self.form.taken_over
+        return max(0, self.names.asked - 1) + (before.updates if before else 0)
+
+    @property
+    def begun(self) -> bool:
+        """Whether names were asked for, or confirmed, or have their keys."""
+        return bool(self.names.number or self.names.asked or self.names.marks)
+
+    def inherit(self, roster: Roster, before: Session, old: Naming) -> None:
+        """Take over the key and the names from the session before. The old part has no new names from here on."""
+        record = self.form.taken_over
+        if record is None or not self._hands_over:
+            raise CallError(f"{party(self.number)} has nothing to take over: its session does not follow another one")
+        record.check(roster, before, old, self.number)
+        if old.successor not in (b"", self.session):
+            raise CallError(f"{party(self.number)} has handed over the key of its names to another session")
+        wanted, prf = self.next_names, old.names.prf
+        known = tuple(name for name in wanted if name in prf)
+        self._check_room(len(wanted) - len(known), 2)
+        self.past, self._predecessor = old.key.share, old
+        self.names = Names(known, None if known == wanted else wanted, prf)
+        old.successor = self.session
+
+    def renounce(self) -> None:
+        """The session did not come about: the one before goes on, unless names were already asked for in this one."""
+        if self._predecessor is not None and not self.begun:
+            self._predecessor.successor = b""
+            self._predecessor, self.key, self.past = None, Key(), b""
 
     def plain(self) -> dict[str, Any]:
         """What must survive a restart: the key's share, the PRF of names, lists that were made or confirmed."""
@@ -123,19 +187,22 @@ class Naming:
         return {
             "joint": self.key.joint, "share": self.key.share, "own": names.own, "coming": names.coming,
             "known": tuple(names.prf), "prf": b"".join(names.prf.values()), "number": names.number,
-            "asked": names.asked, "seed": names.seed, "fresh": names.fresh, "marks": dict(names.marks),
+            "asked": names.asked, "listed": names.listed, "seed": names.seed, "fresh": names.fresh,
+            "marks": dict(names.marks), "past": self.past, "successor": self.successor,
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
         """From a saved state: a list is made again from its seed, and so with the same bytes."""
         self.key = Key(joint=plain["joint"], share=plain["share"])
+        self.past, self.successor = plain["past"], plain["successor"]
         width, values = oprf.OUTPUT_BYTES, plain["prf"]
         prf = {name: values[i * width : (i + 1) * width] for i, name in enumerate(plain["known"])}
         number, asked, seed, fresh = plain["number"], plain["asked"], plain["seed"], plain["fresh"]
         blinding = self._blinded(fresh, asked, seed) if asked > number else None
         self.names = Names(
-            plain["own"], plain["coming"], prf, number, asked, seed, blinding, fresh, dict(plain["marks"])
-        )
+            plain["own"], plain["coming"], prf, number, asked, seed, blinding, fresh, dict(plain["marks"]),
+            listed=plain["listed"],
+        )  # fmt: skip
 
     @property
     def pending(self) -> bool:
@@ -146,16 +213,19 @@ class Naming:
         """Draw what a phase needs."""
         if at.phase == self.form.setup_phase:
             self.key = Key(self._entropy(SEED_BYTES))
-            self.names = Names(self.next_names)
+            if self.form.taken_over is None:
+                self.names = Names(self.next_names)
         elif at.phase == self.form.names_phase:
             self._ask(at)
         elif at.phase == self.form.union_phase:
-            self.names = replace(self.names, number=at.names, asked=at.names)
+            self.names, self.past = replace(self.names, number=at.names, asked=at.names, lists={}), b""
 
     # ---------------------------------------------------------------------------------------------- the key of names
 
     def _polynomial(self) -> tuple[int, ...]:
-        return oprf.polynomial(self.params.T, KeyStream(expand(self.key.seed, "polynomial")))
+        before = self.form.taken_over
+        constant = before.part(self.past, self.number) if before else None
+        return oprf.polynomial(self.params.T, KeyStream(expand(self.key.seed, "polynomial")), constant)
 
     def _dealing(self) -> bytes:
         """Commitments and proof."""
@@ -164,12 +234,34 @@ class Naming:
         stream = KeyStream(expand(self.key.seed, "proof"))
         return commitments + oprf.prove(polynomial, commitments, self.session, self.number, stream)
 
+    @property
+    def _deals(self) -> bool:
+        return self.form.taken_over is None or self.number in self.form.taken_over.dealers
+
     def _own_hash(self) -> bytes:
-        return oprf.commitments_hash(oprf.commit(self._polynomial()))
+        """Whoever hands over a key and does not deal signs that as well: with the hash of no commitments."""
+        return oprf.commitments_hash(oprf.commit(self._polynomial()) if self._deals else b"")
+
+    def _got_hashes(self, at: Agreement, got: Got) -> Agreement:
+        signers = self.form.senders(Kind.COMMITMENT, self.params, at)
+        hashes = {v: got[Kind.COMMITMENT, v] for v in signers if v != self.number}
+        if self.number in signers:
+            hashes[self.number] = self._own_hash()
+        self.key = replace(self.key, hashes=hashes)
+        return at.bound(*(hashes[v] for v in signers))
+
+    def _check_part(self, dealer: int, commitments: bytes) -> None:
+        """Where a key is handed over, everybody knows the commitment to each dealer's part of it."""
+        before = self.form.taken_over
+        if before and not hmac.compare_digest(oprf.public_key(commitments), before.public_part(dealer)):
+            raise FaultyPeer(dealer, "deals something else than its part of the key of the session before")
 
     def _got_dealings(self, at: Agreement, got: Got) -> Agreement:
         """Every dealing fits its hash and its proof, and the shares fit the dealings; or the dealer is named."""
-        dealings = {v: got[Kind.DEALING, v] for v in at.members if v != self.number} | {self.number: self._dealing()}
+        dealers, me = self.form.senders(Kind.DEALING, self.params, at), self.number
+        dealings = {v: got[Kind.DEALING, v] for v in dealers if v != me}
+        if self._deals:
+            dealings[me] = self._dealing()
         cut = 32 * (self.params.T + 1)
         for v, dealing in dealings.items():
             commitments, proof = dealing[:cut], dealing[cut:]
@@ -177,37 +269,63 @@ class Naming:
                 raise FaultyPeer(v, "deals with other commitments than those whose hash it sent first")
             if v != self.number and not oprf.proven(proof, commitments, self.session, v):
                 raise FaultyPeer(v, "does not prove that it knows what it committed to")
-        shares = {v: got[Kind.SHARE, v] for v in at.members if v != self.number}
-        shares[self.number] = oprf.share_for(self._polynomial(), self.number)
+            self._check_part(v, commitments)
+        if me in self.form.receivers(Kind.SHARE, self.params, at):
+            shares = {v: got[Kind.SHARE, v] for v in dealers if v != me}
+            if self._deals:
+                shares[me] = oprf.share_for(self._polynomial(), me)
+            self._take_shares(shares, {v: dealings[v][:cut] for v in dealers})
+        after = at.bound(*(dealings[v] for v in dealers))
+        ask = self.form.senders(Kind.LIST, self.params, at)  # nobody where a key is handed over, and nobody has joined
+        return replace(after, base=after.context, named=at.named if ask else at.names)
+
+    def _take_shares(self, shares: Mapping[int, bytes], commitments: Mapping[int, bytes]) -> None:
         try:
             share = oprf.key_share(list(shares.values()))
-            joint = oprf.joint([dealings[v][:cut] for v in at.members])
+            joint = oprf.joint(list(commitments.values()))
             good = oprf.fits(share, joint, self.number)
         except ValueError:
             good = False
         if not good:
-            wrong = [v for v in shares if not _fits(shares[v], dealings[v][:cut], self.number)]
+            wrong = [v for v in shares if not _fits(shares[v], commitments[v], self.number)]
             raise ProtocolError(wrong or (SERVER,), "dealt a share that does not fit its commitments")
         self.key = replace(self.key, joint=joint, share=share)
-        after = at.bound(*(dealings[v] for v in at.members))
-        return replace(after, base=after.context)
 
     # ------------------------------------------------------------------------------------------------------ names
 
     def _ask(self, at: Agreement) -> None:
         """The list of an epoch of names: blinded once, so that a repeated attempt sends the same bytes."""
-        if self.names.asked == at.names:
+        self.past = b""
+        if not self._asks(at):
+            return
+        if self.names.listed == at.names:
+            again = self._blinded(self.names.fresh, at.names, self.names.seed)
+            self.names = replace(self.names, asked=at.names, blinding=again)
             return
         own, seed = self.next_names, self._entropy(SEED_BYTES)
         fresh = tuple(name for name in own if name not in self.names.prf)
         blinding = self._blinded(fresh, at.names, seed)
         self.names = replace(
-            self.names, asked=at.names, seed=seed, blinding=blinding, fresh=fresh, own=own, coming=None, marks={}
+            self.names,
+            asked=at.names,
+            listed=at.names,
+            seed=seed,
+            blinding=blinding,
+            fresh=fresh,
+            own=own,
+            coming=None,
+            marks={},
         )
 
     def _blinded(self, fresh: Sequence[Name], epoch: int, seed: bytes) -> oprf.Blinding:
         inputs = [oprf.input_of(name_bytes(name)) for name in fresh]
         return oprf.blind(inputs, self.form.list_size(self.params, epoch), seed)
+
+    def _asks(self, at: Agreement) -> bool:
+        return self.number in self.form.senders(Kind.LIST, self.params, at)
+
+    def _mark(self, at: Agreement) -> bytes:
+        return oprf.list_hash(self._points) if self._asks(at) else NO_LIST
 
     @property
     def _points(self) -> NDArray[np.uint8]:
@@ -216,8 +334,11 @@ class Naming:
 
     def _got_marks(self, at: Agreement, got: Got) -> Agreement:
         marks = {v: got[Kind.MARK, v] for v in at.members if v != self.number}
-        marks[self.number] = oprf.list_hash(self._points)
+        marks[self.number] = self._mark(at)
+        askers = self.form.senders(Kind.LIST, self.params, at)
         for v, mark in marks.items():  # two quorums have an honest client in common, and it confirms one list of each
+            if v not in askers and mark != NO_LIST:
+                raise FaultyPeer(v, f"signs a list of blinded names in epoch {at.names}, which is for newcomers")
             if self.names.marks.get(v, mark) != mark:
                 raise FaultyPeer(v, f"sends another list of blinded names in epoch {at.names} than it sent before")
         self.names = replace(self.names, marks={**self.names.marks, **marks})
@@ -238,11 +359,13 @@ class Naming:
                 raise ProtocolError((SERVER, v), "has seen other lists of blinded names than we have")
         if len(at.members) < need:
             raise FaultyPeer(SERVER, f"has lists confirmed by {len(at.members)} clients; {need} are needed")
+        if not self._asks(at):
+            at = replace(at, named=at.names)  # the newcomers' epoch is over for whoever has no answers to wait for
         if self.number not in self.form.holders(self.params, at):
             return at
         layout = self.form.layout(Kind.LISTS, self.params, at, SERVER)
         every = np.frombuffer(got[Kind.LISTS, SERVER], np.uint8).reshape(layout.sections, layout.rows, 32)
-        lists = {v: every[i] for i, v in enumerate(at.members)}
+        lists = {v: every[i] for i, v in enumerate(self.form.senders(Kind.LIST, self.params, at))}
         for v, points in lists.items():
             if not hmac.compare_digest(oprf.list_hash(points), self.names.marks[v]):
                 raise FaultyPeer(SERVER, f"hands us another list than the one that {party(v)} signed")
@@ -266,6 +389,8 @@ class Naming:
         return oprf.evaluate(points, self.key.share, self.form.holders(self.params, at), self.number, tick=self.tick)
 
     def _got_evaluations(self, at: Agreement, got: Got) -> Agreement:
+        if not self._asks(at):
+            return at
         holders = self.form.holders(self.params, at)
         answers = {
             v: np.frombuffer(got[Kind.EVALUATION, v], np.uint8).reshape(-1, 32) for v in holders if v != self.number
@@ -295,7 +420,7 @@ class Naming:
             case Kind.LIST:
                 yield from self._chunks(self._points, kind, at)
             case Kind.MARK:
-                yield (oprf.list_hash(self._points),)
+                yield (self._mark(at),)
             case Kind.CONFIRM:
                 yield (self._confirmation(at),)
             case _:
@@ -311,10 +436,7 @@ class Naming:
         """What each phase gives, once everything has come."""
         match at.phase:
             case "commit":
-                hashes = {v: got[Kind.COMMITMENT, v] for v in at.members if v != self.number}
-                hashes[self.number] = self._own_hash()
-                self.key = replace(self.key, hashes=hashes)
-                return at.bound(*(hashes[v] for v in at.members))
+                return self._got_hashes(at, got)
             case "deal":
                 return self._got_dealings(at, got)
             case "list":

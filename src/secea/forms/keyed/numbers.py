@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring
+from secea.arithmetic.portable import MOST_WORDS
 from secea.arithmetic.streams import Noise
 from secea.errors import ParamsError
 from secea.params import Params
@@ -126,7 +127,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     exponent = math.frexp(params.max_abs)[1]  # max_abs < 2^exponent
     for s in FIELDS:
         width = next((b for b in range(1, MOST_WIDTH_BITS) if leftover_bits(s, 1 << b, digits) >= sigma), None)
-        if width is None:
+        if width is None or s * len(digits) + 2 > MOST_WORDS:  # more noise than the kernels draw for an element
             continue
         for ring in _rings():
             for f in range(MOST_VALUE_BITS - exponent, params.fraction_bits, -1):
@@ -141,7 +142,8 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
                 if small <= ROOM * unit and _fits(found, noise_clients):
                     return found
     raise ParamsError(
-        f"no field of ours holds means of precision={params.precision} with {N} clients: lower precision, or sigma"
+        f"no field of ours holds means of precision={params.precision} with {N} clients:"
+        " lower precision, or sigma, or take fewer clients"
     )
 
 

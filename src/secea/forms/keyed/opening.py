@@ -32,6 +32,10 @@ class Opening:
         """Keep the public halves."""
         self.first, self.public = at.round + 1, {v: got[Kind.BATCH, v] for v in at.members}
 
+    def forget(self) -> None:
+        """Another batch begins: the keys of the last one are no more."""
+        self.public = {}
+
     def covers(self, q: int, members: Sequence[int]) -> bool:
         """Whether there are mask keys of these members for a round."""
         return set(self.public) == set(members) and self.first <= q < self.first + self.form.batch

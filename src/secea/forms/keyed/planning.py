@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def trust(form: Keyed, params: Params) -> tuple[str, ...]:
     """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
     N, T, D = params.clients, params.T, params.dropouts
-    others = "the other client" if N == 2 else f"all {N - 1} other clients"
+    others = {2: "the other client", 3: "both other clients"}.get(N, f"all {N - 1} other clients")
     every = others if T == N - 1 else f"any {T} clients" if T > 1 else "any one client"
     covered = 2 * D + T < N
     lines = [f"Up to {D} of {N} clients may vanish in the middle of a round."] if D else []
@@ -24,11 +24,12 @@ def trust(form: Keyed, params: Params) -> tuple[str, ...]:
         f"The server and {every} may conspire: they learn no name that none of them has. Of an entity that one of them"
         " has they learn how many of the others have it, and the sum of those rows"
         + (": where everybody else conspires, that is your own row." if T == N - 1 else "."),
-        "A server that deviates learns no more than one that follows, and cannot make a client accept a wrong mean"
-        " by itself (2D + T < N holds)."
+        "A server that deviates from the protocol learns no more than one that follows it, and cannot by itself make a"
+        " client accept a wrong mean (2D + T < N holds)."
         if covered
-        else f"A server that deviates is not covered: 2D + T < N does not hold; it would with {_cure(N, T, D)}.",
-        f"New names need {'both' if N == 2 else f'all {N}'} clients there."
+        else "A server that deviates from the protocol is not covered: 2D + T < N does not hold; it would with"
+        f" {_cure(N, T, D)}.",
+        f"New names need {'both' if N == 2 else f'all {N}'} clients to be there."
         if T == N - 1
         else f"New names need {T + 1} of {N} clients to answer, and {form.signatures(params)} to confirm the lists;"
         f" the first set-up needs all {N}.",
@@ -54,7 +55,10 @@ def facts(form: Keyed, params: Params) -> dict[str, int]:
 
 
 def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
-    """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client."""
+    """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client.
+
+    `together`: all in one process, with tables, means and what threads work on. Measured: docs/cli.md.
+    """
     own = params.max_entities or entities
     kept = own * (64 + 32 + 24) + entities * RING61.element_bytes
     table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
@@ -67,6 +71,8 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
         "kept": kept,
         "client": kept + max(rows + 6 * CHUNK_BYTES, 2 * table),
         "server": max(held, 2 * table),
+        "together": params.clients * (kept + 3 * rows + min(3 * CHUNK_BYTES, upload))
+        + max(min(held, (params.clients + 1) * upload), 2 * table),
     }
 
 
@@ -83,5 +89,6 @@ def products(form: Keyed, params: Params, entities: int) -> tuple[int, int]:
 
 def _cure(N: int, T: int, D: int) -> str:
     """What would make 2D + T < N hold."""
-    fewer = f"dropouts of at most {(N - 1 - T) // 2}"
+    most = (N - 1 - T) // 2
+    fewer = f"dropouts of at most {most}" if most else "no drop-outs"
     return f"collusion of at most {N - 1 - 2 * D}, or {fewer}" if N - 1 - 2 * D >= 1 else fewer

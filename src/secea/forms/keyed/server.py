@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import streams
-from secea.arithmetic.field import RING61, Residues
+from secea.arithmetic.field import M61, RING61, Residues
 from secea.arithmetic.streams import Noise
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
@@ -19,7 +19,7 @@ from secea.params import Params
 from secea.party.form import Got, Retry
 from secea.party.phases import Agreement
 from secea.steps import means, oprf, union
-from secea.wire.messages import NO_CONTEXT, Buffer
+from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
 from secea.wire.randomness import SEED_BYTES
 
 
@@ -50,6 +50,8 @@ class KeyedServer:
         self._parts: dict[int, list[bytes]] = {}  # with drop-outs: of uploads that are not complete
         self._over: list[tuple[bytes, int]] = []  # what lies over the sum
         self._votes = b""
+        self.renamed = False
+        """Whether somebody's entities changed: all clients' ready messages together say so, and none alone."""
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
         """A key stands on nothing, names and unions on the key, rounds on the union."""
@@ -57,7 +59,7 @@ class KeyedServer:
             return NO_CONTEXT
         if phase == "agree":
             return at.context
-        if phase == self.form.prepare_phase:
+        if phase in (self.form.prepare_phase, self.form.ready_phase, self.form.end_phase):
             return self._before_round
         return self._L if phase == self.form.round_phase else at.base
 
@@ -66,6 +68,8 @@ class KeyedServer:
         if at.phase not in ("agree", "open"):
             self._table, self._chunks, self._divided = None, {}, 0
             self._parts, self._over = {}, []
+        if at.phase == self.form.prepare_phase:
+            self.opening.forget()  # as clients do
 
     # -------------------------------------------------------------------------------------------------------- streams
 
@@ -129,7 +133,7 @@ class KeyedServer:
             if kind is Kind.TAGS:
                 yield (np.ascontiguousarray(self.tags[span].astype("<u8")).view(np.uint8).data,)
             else:
-                points = self._lists[at.members[layout.section(chunk)]]
+                points = self._lists[self.form.senders(Kind.LIST, self.params, at)[layout.section(chunk)]]
                 yield (points[32 * span.start : 32 * span.stop],)
 
     def _means(self, chunk: int, come: _Chunk) -> Sequence[Buffer]:
@@ -151,14 +155,15 @@ class KeyedServer:
         """What each phase gives, once everything has come."""
         match at.phase:
             case "commit":
-                return at.bound(*(got[Kind.COMMITMENT, v] for v in at.members))
+                return at.bound(*(got[Kind.COMMITMENT, v] for v in self.form.senders(Kind.COMMITMENT, self.params, at)))
             case "deal":
-                after = at.bound(*(got[Kind.DEALING, v] for v in at.members))
-                return replace(after, base=after.context)
+                after = at.bound(*(got[Kind.DEALING, v] for v in self.form.senders(Kind.DEALING, self.params, at)))
+                ask = self.form.senders(Kind.LIST, self.params, at)
+                return replace(after, base=after.context, named=at.named if ask else at.names)
             case "list":
                 return self._got_lists(at, got)
             case "evaluate":
-                return replace(at, named=at.names)
+                return replace(at, named=max(at.named, at.names))
             case "table":
                 return self._peeled(at)
             case "ready":
@@ -172,13 +177,15 @@ class KeyedServer:
             case "open":
                 self._over = self.opening.recover(at, self._L, got)
                 return replace(at, context=self._before_round)
+            case "end":
+                return replace(at, context=self._before_round)
             case "upload" if not self.params.dropouts:
                 return replace(at, context=self._before_round)
             case _:
                 return at
 
     def _got_lists(self, at: Agreement, got: Got) -> Agreement:
-        self._lists = {v: got[Kind.LIST, v] for v in at.members}
+        self._lists = {v: got[Kind.LIST, v] for v in self.form.senders(Kind.LIST, self.params, at)}
         for v, points in self._lists.items():
             if oprf.list_hash(np.frombuffer(points, np.uint8).reshape(-1, 32)) != got[Kind.MARK, v]:
                 raise FaultyPeer(v, "signs another list of blinded names than it sends")
@@ -189,19 +196,22 @@ class KeyedServer:
         assert self._table is not None
         tags = union.peel(self._table, self.form.geometry(self.params, at))
         if tags is None:
-            raise Retry("the lookup table of the union is too full: raise max_union")
+            raise Retry("the union does not fit into its lookup table: begin a new session with a larger max_union")
         most = self.params.max_union
         if most is not None and tags.size > most:
             raise FederationError(
-                f"the union has {tags.size} entities, more than the public bound max_union={most}: raise it"
+                f"the union has {tags.size} entities, more than the public bound max_union={most}:"
+                " begin a new session with a larger max_union"
             )
         self.tags, self._before_round = tags, at.context
         return replace(at, size=int(tags.size))
 
     def _ready(self, at: Agreement, got: Got) -> Agreement:
-        """All clients name the same L: they have the same union and the same secret."""
-        first, *others = (got[Kind.READY, v] for v in at.members)
+        """All clients name the same L: they have the same union and the same secret. Their changes add up to 0."""
+        first, *others = (got[Kind.READY, v][:DIGEST_BYTES] for v in at.members)
         if any(other != first for other in others):
             raise ProtocolError(at.members, "do not agree on the union; it has to be made anew")
         self._L = first
-        return at
+        total = sum(int.from_bytes(got[Kind.READY, v][DIGEST_BYTES:], "little") for v in at.members)
+        self.renamed = total % M61 != 0
+        return replace(at, context=self._before_round)

@@ -90,7 +90,13 @@ class Tables:
 
     def like(self, table: Table, result: Result) -> Floats:
         """The means in the order and the dtype of a table; its own rows where there is none."""
-        where, filled = self.where(table, result.names), np.array(table.matrix)
-        means = result.means[result.there].astype(table.dtype)
-        filled[where[result.there]] = fixedpoint.clip(means, self._params.max_abs)
+        names, there, means = result.names, result.there, result.means
+        if (tuple(table.names), names) != self._order[:2]:  # entities may have come and gone since
+            own = set(table.names)
+            still = np.array([name in own for name in names], np.bool_)
+            names = tuple(name for name in names if name in own)
+            there, means = there[still], means[still]
+        filled = np.array(table.matrix)
+        found = means[there].astype(table.dtype)
+        filled[self.where(table, names)[there]] = fixedpoint.clip(found, self._params.max_abs)
         return filled

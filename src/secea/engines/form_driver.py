@@ -1,0 +1,304 @@
+"""The server's side of a federation on the new core, over any engine: it goes through the table of phases.
+
+A `FormDriver` knows nothing of networks and clocks: a `Port` carries its orders and says who did not reply. Whoever
+fails in a phase is left out, called again, and taken back with the next union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from secea.engines.driver import Patience
+from secea.engines.log import Log
+from secea.engines.port import Failure, Port, Reply, Task
+from secea.errors import FederationError, ProtocolError, RoundLost, Stale, party
+from secea.party.phases import REST, UNKNOWN, Standing
+from secea.party.server import Server
+from secea.wire.messages import NO_CONTEXT
+
+MOST_TRIES: Final = 16
+"""Attempts at one union, or at what comes before it."""
+KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
+
+
+class FormDriver:
+    """Runs set-up and rounds of a `Server` over a `Port`. `save` gets the server's state before anything leaves."""
+
+    def __init__(
+        self,
+        server: Server,
+        port: Port,
+        *,
+        patience: Patience | None = None,
+        save: Callable[[bytes], None] | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.server, self._port = server, port
+        self._patience, self._save, self._log = patience or Patience(), save, log or Log()
+        self.present: set[int] = set()
+        """Who takes part now."""
+        self.failures: dict[int, str] = {}
+        """Why each of the others does not: what was heard of it last."""
+        self.done = 0
+        """The number of the last round that gave means."""
+        self._standing: dict[int, Standing] = {}
+        self._outside: set[int] = set()  # who was lost since the last union began
+        self._everyone = set(range(server.session.params.clients))  # who is called
+        self._saved = b""
+
+    # ------------------------------------------------------------------------------------------------------- the run
+
+    def setup(self) -> None:
+        """Hellos, names and the first union, with everyone who replies; a key of names needs all."""
+        with self._given_up_on_error():
+            self._call(self._everyone)
+            self._get_ready()
+
+    def expect(self, clients: Iterable[int]) -> None:
+        """These take part from now on, if they answer; the others are absent, and are not called."""
+        self._everyone = set(clients)
+        for n in self.present - self._everyone:
+            self._lose(n, "it is absent")
+        self._call(self._everyone)
+
+    def renew(self) -> None:
+        """An epoch of names, and a union: somebody's entities changed."""
+        with self._given_up_on_error():
+            if not self._waiting() and self.server.at.named >= self.server.session.form.last_epoch:
+                raise FederationError("all changes of entities of this session are used (max_updates): begin a new one")
+            self._rename()
+            self._get_ready()
+
+    def prepare(self) -> None:
+        """What the next rounds need, made ahead."""
+        with self._given_up_on_error():
+            self._begin(self.server.session.form.prepare_phase, self.server.at.members)
+            self._go_on()
+
+    def round(self) -> None:
+        """One round: clients train on the means of the last one, and contribute. `RoundLost` where it is lost."""
+        with self._given_up_on_error():
+            form, server = self.server.session.form, self.server
+            tries = 0
+            while not self._trained():
+                if (tries := tries + 1) == MOST_TRIES:
+                    raise FederationError(f"{MOST_TRIES} attempts at a round failed before anybody uploaded")
+            self._begin(form.round_phase, server.at.members)
+            self._go_on()
+            self.done = server.at.round
+            self._log.noted("round", number=self.done, clients=sorted(self.present & set(server.at.members)))
+
+    def finish(self) -> None:
+        """The last means go out, and clients hear that it is over. They keep the keys of their names."""
+        members = [n for n in self.server.at.members if n in self.present]
+        if members and self.server.at.phase == REST and self.server.at.size != UNKNOWN:
+            self._begin(self.server.session.form.end_phase, members)
+            for n, reply in self._exchange(dict.fromkeys(members, Task.END)):
+                self._heard(n, reply)
+            self.server.give_up()
+
+    @contextmanager
+    def _given_up_on_error(self) -> Iterator[None]:
+        """What cannot be finished is given up: the next round begins with a new union."""
+        try:
+            yield
+        except (FederationError, ProtocolError):
+            self.server.give_up()
+            raise
+
+    def _trained(self) -> bool:
+        """Whether everyone of the union has trained, and all is ready for an upload."""
+        form, server = self.server.session.form, self.server
+        self._get_ready()
+        self._begin(form.ready_phase, server.at.members)
+        if not self._stage(Task.ROUND):
+            return False
+        if server.part.renamed and self._can_rename():
+            self._rename()
+            return False
+        return True
+
+    # ---------------------------------------------------------------------------------------------------- what is due
+
+    def _get_ready(self) -> None:
+        """Whatever a round needs: a key of the names, the names' keys, a union of all who are here, mask keys."""
+        form, params = self.server.session.form, self.server.session.params
+        for _ in range(MOST_TRIES):
+            phase = self._due()
+            if phase and len(self.present) < form.fewest(params, phase, self.server.at.named + 1):
+                self._call(self._everyone - self.present)
+                phase = self._due()
+            if not phase:
+                return
+            if phase == form.names_phase:
+                self._rename()
+            else:
+                self._begin(phase, self.present)
+                self._go_on()
+        raise FederationError(f"{MOST_TRIES} attempts at a union failed")
+
+    def _due(self) -> str:
+        """The phase that has to come before a round; none if all is there."""
+        form, server = self.server.session.form, self.server
+        self._weed()
+        at, here = server.at, {n: self._standing[n] for n in self.present}
+        if not any(each.named for each in here.values()):
+            dealt = len({each.base for each in here.values()} | {at.base}) == 1 and at.base != NO_CONTEXT
+            return form.names_phase if dealt else form.setup_phase
+        if waiting := self._waiting():
+            others = len(self.present) - len(waiting)
+            if self._can_rename() or others < form.fewest(server.session.params, form.union_phase, at.named):
+                return form.names_phase
+            for n in waiting:  # the others need not wait with them
+                self._lose(n, "the keys of its new names have not come: for these more clients must be here")
+            return self._due()
+        stands = at.size != UNKNOWN and at.members == at.participants == tuple(sorted(here))
+        if (
+            not stands
+            or self._outside & here.keys()
+            or any((each.settled, each.round) != (at.union, at.round) for each in here.values())
+        ):
+            return form.union_phase
+        return "" if server.part.prepared(at) else form.prepare_phase
+
+    def _weed(self) -> None:
+        """Learn where clients stand; leave out who has no share of the key of the names."""
+        self.server.learn({n: self._standing[n] for n in self.present})
+        for n in sorted(self.present):
+            if self._keyless(n):
+                self._lose(n, KEYLESS)
+
+    def _keyless(self, n: int) -> bool:
+        """Whether a client lost its share of the key of the names, or has one of another key."""
+        at = self.server.at
+        return at.named > 0 and self._standing[n].base != at.base
+
+    def _waiting(self) -> dict[int, int]:
+        """Who has asked for new names and got no answers, and in which epoch: an epoch of names broke off."""
+        standing = {n: self._standing[n] for n in sorted(self.present)}
+        return {n: each.names for n, each in standing.items() if each.names > each.named}
+
+    def _rename(self) -> None:
+        """An epoch of names, and the union that follows; the last one again where its answers did not come to all."""
+        epoch = max(self._waiting().values(), default=0)
+        repeated = epoch if epoch == self.server.at.named else 0
+        self._begin(self.server.session.form.names_phase, self.present, names=repeated)
+        self._go_on()
+
+    def _can_rename(self) -> bool:
+        """Whether enough clients are here for new names; if not, those who have some wait."""
+        form, params, at = self.server.session.form, self.server.session.params, self.server.at
+        enough = len(self.present) >= form.fewest(params, form.names_phase, at.named + 1)
+        return enough and (at.named < form.last_epoch or bool(self._waiting()))
+
+    # ---------------------------------------------------------------------------------------------------------- phases
+
+    def _begin(self, phase: str, members: Iterable[int], *, names: int = 0) -> None:
+        self.server.begin(phase, sorted(members), names=names)
+        if self.server.row.counts == "union":
+            self._outside -= set(self.server.at.members)
+
+    def _go_on(self) -> None:
+        """Phase after phase, until nothing goes on; where it breaks off, what is due is found out anew."""
+        while self.server.at.phase != REST:
+            if not self._stage(Task.STEP):
+                return
+
+    def _stage(self, task: Task) -> bool:
+        """One phase with its members; whoever was lost is called while they train. Whether it went well."""
+        members = set(self.server.at.members)
+        waiting = members & self.present
+        called = self._everyone - self.present if task is Task.ROUND else set[int]()
+        for n, reply in self._exchange(dict.fromkeys(called, Task.HELLO) | dict.fromkeys(waiting, task)):
+            self._heard(n, reply)
+            if isinstance(reply, Failure) or not reply.more:
+                waiting.discard(n)
+            if not waiting:
+                break
+        for n in waiting:
+            self._lose(n, "it did not reply in time")
+        return self._close(members)
+
+    def _close(self, members: set[int]) -> bool:
+        """End a phase with what came. A round that cannot be finished is lost; anything else is begun anew."""
+        server, row = self.server, self.server.row
+        why = ""
+        if server.enough:
+            try:
+                server.close()
+            except ProtocolError as error:
+                why = str(error)
+                self._log.noted("refused", why=why)
+        else:
+            why = f"{', '.join(map(party, sorted(members - self.present)))} vanished in the middle of it"
+        if not why:
+            for n in members - self.present:
+                server.lost_touch(n)  # what comes of this phase is not for them
+            return True
+        server.give_up()
+        if row.loses_round:
+            raise RoundLost(f"round {server.at.round} is lost: {why}")
+        return False
+
+    # ----------------------------------------------------------------------------------------------------- exchanges
+
+    def _call(self, clients: Iterable[int]) -> None:
+        """Who is there? A client that answers takes part from the next union on."""
+        for n, reply in self._exchange(dict.fromkeys(clients, Task.HELLO)):
+            self._heard(n, reply)
+
+    def _exchange(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Reply | Failure]]:
+        server = self.server
+        session = server.session
+        timeout = self._patience.seconds(server.stage_bytes, training=Task.ROUND in tasks.values())
+        timeout += session.form.patience(session.params, server.at)
+        self._keep()
+        addressed = {n for n, task in tasks.items() if task is not Task.HELLO}
+        return self._port.exchange(tasks, server.at.round + 1, partial(server.drain, addressed), timeout)
+
+    def _heard(self, n: int, reply: Reply | Failure) -> None:
+        if isinstance(reply, Failure) or reply.fault:
+            self._lose(n, reply.reason if isinstance(reply, Failure) else reply.fault)
+            return
+        session = self.server.session
+        try:
+            self._standing[n] = Standing.parse(reply.standing, session.params.rounds, session.form.last_epoch)
+        except ValueError as error:
+            self._lose(n, str(error))
+            return
+        for message in reply.messages:
+            try:
+                self.server.receive(n, message)
+            except Stale as stale:
+                self._log.refused(message, stale)
+            except ProtocolError as error:
+                self._log.refused(message, error)
+                self._refused(n, error)
+                return
+            else:
+                self._log.accepted(message)
+        if self._keyless(n) and self.server.row.sends:  # where nothing goes on, it may be that all have begun anew
+            self._lose(n, KEYLESS)
+            return
+        self.present.add(n)
+        self.failures.pop(n, None)
+
+    def _refused(self, n: int, error: ProtocolError) -> None:
+        self._lose(n, str(error))
+
+    def _lose(self, n: int, reason: str) -> None:
+        self.present.discard(n)
+        self._outside.add(n)
+        self.failures[n] = reason
+        self.server.lost_touch(n)
+        self._log.noted("lost", client=party(n), why=reason)
+
+    def _keep(self) -> None:
+        """The server's state, before anything leaves."""
+        data = self.server.save()
+        if self._save and data != self._saved:
+            self._save(data)
+            self._saved = data

@@ -1,0 +1,454 @@
+"""Laws of driver and host on the new core, over any port: right means or a lost round, whoever was killed when."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secea.engines.form_driver import FormDriver
+from secea.engines.form_host import FormHost
+from secea.engines.host import Participant
+from secea.engines.log import Log
+from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.store import Store
+from secea.errors import SERVER, FederationError, RoundLost
+from secea.forms.keyed import Keyed
+from secea.forms.keyed.form import Kind
+from secea.params import Params
+from secea.party.phases import STOPPED
+from secea.party.server import Server
+from secea.party.session import Session
+from secea.table import Table
+from secea.wire.keys import Identity, Roster
+from secea.wire.messages import Buffer, Header
+
+N = 4
+Kill = Callable[[int, Order], str]
+"""What happens to a client with an order: "" nothing, "before" or "after" it did it, or "hangs"."""
+
+
+def unharmed(n: int, order: Order) -> str:
+    return ""
+
+
+class Killed(Exception):
+    """The end of a server's side."""
+
+
+@dataclass
+class Turn:
+    """Counts the orders of one client."""
+
+    client: int
+    at: int
+    seen: int = 0
+
+    def is_it(self, n: int) -> bool:
+        self.seen += n == self.client
+        return n == self.client and self.seen == self.at
+
+
+def killed_at(turn: Turn, fate: str, n: int, order: Order) -> str:
+    if not turn.is_it(n):
+        return ""
+    if fate == "server":
+        raise Killed
+    return fate
+
+
+class Loopback:
+    """A port whose clients live in this process; their orders and replies travel as bytes. It can kill clients."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.kill = world, unharmed
+        self.seen: list[tuple[int, Order, Reply]] = []
+
+    def exchange(
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+    ) -> Iterator[tuple[int, Reply | Failure]]:
+        assert timeout > 0
+        for n, order in orders(tasks, round, inboxes()).items():
+            fate = self.kill(n, order)
+            if fate == "hangs":
+                continue
+            if fate == "before":
+                self.world.restart(n)
+                yield n, Failure("killed")
+                continue
+            reply = Reply.parse(self.world.hosts[n].obey(Order.parse(order.to_bytes(), SERVER)).to_bytes(), n)
+            self.seen.append((n, order, reply))
+            if fate:
+                self.world.restart(n)
+            yield n, Failure("killed") if fate else reply
+
+
+class World:
+    """Sites with state on disk, and a server's side that can be started again."""
+
+    def __init__(self, folder: Path, form: Keyed | None = None, *, entities: int = 9, **params: Any) -> None:
+        self.folder = folder
+        self.sets = [[f"e{i}" for i in range(entities) if (i * 7 + n * i + n) % 3] for n in range(N)]
+        self.identities = {n: Identity.generate() for n in (*range(N), SERVER)}
+        roster = Roster(tuple(self.identities[n].public for n in range(N)), self.identities[SERVER].public)
+        bounds: dict[str, Any] = {"max_entities": entities, "max_union": 2 * entities}
+        self.session = Session(Params(N, dim=3, **bounds, **params), roster, form or Keyed())
+        self.given: dict[int, dict[int, Table]] = {n: {} for n in range(N)}
+        self.got: dict[int, list[tuple[int, Table | None]]] = {n: [] for n in range(N)}
+        self.over: dict[int, Table | None] = {}
+        self.rng = np.random.default_rng(seed := secrets.randbits(32))
+        print(f"seed {seed}")
+        self.hosts = {n: self.host(n) for n in range(N)}
+        self.port = Loopback(self)
+        self.store = Store(folder / "server", self.identities[SERVER], self.session.hash)
+        self.driver = self.started(Server(self.session, self.identities[SERVER]))
+
+    def host(self, n: int) -> FormHost:
+        """Client n's side, as it is after a restart."""
+
+        def train(means: Table | None, number: int) -> Table:
+            self.got[n].append((number, means))
+            names = tuple(self.sets[n])
+            self.given[n][number] = Table(names, self.rng.uniform(-9, 9, (len(names), 3)))
+            return self.given[n][number]
+
+        store = Store(self.folder / str(n), self.identities[n], self.session.hash)
+        log = Log(self.folder / f"{n}.log")
+        participant = Participant(lambda: self.sets[n], train, partial(self.over.__setitem__, n))
+        return FormHost(self.session, n, self.identities[n], participant, store, log)
+
+    def restart(self, n: int) -> None:
+        self.hosts[n] = self.host(n)
+
+    def started(self, server: Server) -> FormDriver:
+        log = Log(self.folder / "server.log")
+        return FormDriver(server, self.port, save=partial(self.store.save, "server"), log=log)
+
+    def restarted(self, *, forgets: bool = False) -> FormDriver:
+        """The server's side after it was killed; with its state, or without."""
+        saved = None if forgets else self.store.load("server")
+        key = self.identities[SERVER]
+        server = Server(self.session, key) if saved is None else Server.restore(self.session, key, saved)
+        self.driver = self.started(server)
+        return self.driver
+
+    def round(self) -> list[int]:
+        """One round that gives means, however many are lost before it; who was in it. The means are looked at."""
+        for _ in range(8):
+            try:
+                self.driver.round()
+                break
+            except RoundLost:
+                continue
+        else:
+            raise AssertionError("every round is lost")
+        members = sorted(self.driver.server.at.members)
+        self.deliver()
+        self.check(members, sorted(self.driver.present & set(members)))
+        return members
+
+    def deliver(self) -> None:
+        """What is on its way arrives, as it would with the next order."""
+        for n, messages in self.driver.server.drain().items():
+            reply = self.hosts[n].obey(Order(Task.STEP, 0, messages))
+            assert not reply.fault, (n, reply.fault)
+
+    def check(self, members: Iterable[int], receivers: Iterable[int]) -> None:
+        """The means of the receivers are those over what each of the members gave last."""
+        tables = {n: self.hosts[n]._table for n in members}
+        total: dict[object, list[Any]] = {}
+        for table in tables.values():
+            assert table is not None
+            for name, row in zip(table.names, table.matrix, strict=True):
+                total.setdefault(name, []).append(row)
+        for n in receivers:
+            found = self.hosts[n].means()
+            assert found is not None, n
+            for name, row in zip(found.names, found.matrix, strict=True):
+                assert np.abs(row - np.mean(total[name], axis=0)).max() <= self.session.params.resolution, (n, name)
+
+
+SHAPES: list[dict[str, Any]] = [{"dropouts": 0}, {"dropouts": 1}, {"dropouts": 0, "collusion": 1}]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_three_rounds_give_the_plain_means_and_then_it_is_over(tmp_path: Path, shape: dict[str, Any]) -> None:
+    world = World(tmp_path, **shape)
+    world.driver.setup()
+    for _ in range(3):
+        assert world.round() == [0, 1, 2, 3]
+    last = {n: world.hosts[n].means() for n in range(N)}
+    world.driver.finish()
+    for n in range(N):
+        over, before = world.over[n], last[n]
+        assert over is not None
+        assert before is not None
+        assert np.array_equal(over.matrix, before.matrix)
+
+
+def _orders_of_a_life(folder: Path, shape: dict[str, Any]) -> int:
+    """How many orders client 1 gets in a set-up and two rounds."""
+    world = World(folder, **shape)
+    world.driver.setup()
+    world.round()
+    world.round()
+    return sum(n == 1 for n, _, _ in world.port.seen)
+
+
+FATES = [(shape, fate) for shape in SHAPES[:2] for fate in ("before", "after", "hangs", "server")]
+
+
+@pytest.mark.parametrize(("shape", "fate"), [*FATES, (SHAPES[2], "before")], ids=str)
+def test_whoever_is_killed_at_any_order_the_next_rounds_work(tmp_path: Path, shape: dict[str, Any], fate: str) -> None:
+    count = _orders_of_a_life(tmp_path / "count", shape)
+    assert count >= 12
+    for at in range(1, count + 1):
+        world = World(tmp_path / f"{at}", **shape)
+        world.port.kill = partial(killed_at, Turn(1, at), fate)
+        for _ in range(3):
+            try:
+                world.driver.setup()
+                world.round()
+            except Killed:
+                world.restarted()
+            except FederationError:
+                continue
+        world.driver.setup()
+        assert world.round() == [0, 1, 2, 3], at
+        assert world.round() == [0, 1, 2, 3], at
+
+
+# --------------------------------------------------------------------------------------------------- state that is gone
+
+
+def kinds(world: World, since: int = 0) -> set[Kind]:
+    """The kinds of the messages that clients sent."""
+    sent = [message for _, _, reply in world.port.seen[since:] for message in reply.messages]
+    return {Header.parse(message, 0, Kind).kind for message in sent}
+
+
+def test_a_server_without_its_state_learns_from_its_clients_which_numbers_are_used(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    world.round()
+    before, since = world.driver.server.at, len(world.port.seen)
+    world.restarted(forgets=True).setup()
+    assert world.round() == [0, 1, 2, 3]
+    at = world.driver.server.at
+    assert (at.union, at.round, at.base) == (before.union + 1, before.round + 1, before.base)
+    assert not kinds(world, since) & {Kind.COMMITMENT, Kind.DEALING, Kind.LIST}
+
+
+def test_after_the_end_of_a_run_the_next_one_needs_no_new_key_and_no_names(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    world.driver.finish()
+    for n in range(N):
+        world.restart(n)
+    since = len(world.port.seen)
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+    assert not kinds(world, since) & {Kind.COMMITMENT, Kind.DEALING, Kind.LIST}
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["server with its state", "server without"])
+def test_a_client_that_lost_its_state_is_left_out_and_the_reason_is_given(tmp_path: Path, forgets: bool) -> None:
+    world = World(tmp_path, collusion=1)
+    world.driver.setup()
+    world.round()
+    world.hosts[2]._store.remove()  # type: ignore[union-attr]
+    world.restart(2)
+    world.restarted(forgets=forgets).setup()
+    assert world.round() == [0, 1, 3]
+    assert "no share of the key of the names" in world.driver.failures[2]
+
+
+def test_where_all_clients_lost_their_state_a_new_key_is_dealt(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    for n in range(N):
+        world.hosts[n]._store.remove()  # type: ignore[union-attr]
+        world.restart(n)
+    base = world.driver.server.at.base
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.base != base
+
+
+def seeds(world: World) -> dict[int, bytes]:
+    """What the last list of each client was made from."""
+    parts: list[Any] = [world.hosts[n].client.part for n in range(N)]
+    return {n: part.naming.names.seed for n, part in enumerate(parts)}
+
+
+def test_an_epoch_of_names_whose_answers_did_not_come_to_all_is_repeated_with_the_same_lists(tmp_path: Path) -> None:
+    world = World(tmp_path, entities=40)  # more than an update has room for
+    made: dict[int, bytes] = {}
+    turn = Turn(1, 7)  # everybody has sent its answers, and client 0 has got them
+
+    def before_answers(n: int, order: Order) -> str:
+        if not turn.is_it(n):
+            return ""
+        made.update(seeds(world))
+        assert [world.hosts[n].client.at.named for n in (0, 1)] == [1, 0]
+        return "before"
+
+    world.port.kill = before_answers
+    world.driver.setup()
+    assert world.round() == [0, 2, 3]
+    assert world.round() == [0, 1, 2, 3]
+    assert seeds(world) == made
+    assert world.driver.server.at.named == 1
+
+
+# ------------------------------------------------------------------------------------------------------ forged orders
+
+
+def test_no_order_does_anything_without_a_message_that_the_server_sealed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    host, trained = world.hosts[0], len(world.got[0])
+    before, state = host.client.at, host.client.save()
+    for task in Task:
+        for number in (0, 1, 7, 2**32 - 1):
+            assert not host.obey(Order(task, number)).fault
+    assert (host.client.at, host.client.save()) == (before, state)
+    assert (len(world.got[0]), world.over) == (trained, {})
+    assert world.round() == [0, 1, 2, 3]
+
+
+def test_orders_of_an_earlier_round_or_of_another_clients_are_no_orders(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    world.round()
+    old = [(n, order) for n, order, _ in world.port.seen if order.messages]
+    trained = {n: len(got) for n, got in world.got.items()}
+    numbers = {n: world.hosts[n].client.at.numbers for n in range(N)}
+    for n, order in old:
+        for to in (n, (n + 1) % N):
+            world.hosts[to].obey(order)
+    assert {n: len(got) for n, got in world.got.items()} == trained
+    assert {n: world.hosts[n].client.at.numbers for n in range(N)} == numbers
+    world.driver.setup()
+    assert world.round() == [0, 1, 2, 3]
+
+
+def test_what_a_client_refuses_ends_its_attempt(tmp_path: Path) -> None:
+    world = World(tmp_path, dropouts=1)
+    world.driver.setup()
+    world.driver.server.begin("ready", range(N))
+    good = {n: list(messages) for n, messages in world.driver.server.drain().items()}
+    damaged = [bytes(message[:-1]) + bytes([message[-1] ^ 1]) for message in good[0]]
+    reply = world.hosts[0].obey(Order(Task.ROUND, 1, list(damaged)))
+    assert "it refuses what came from" in reply.fault
+    assert world.hosts[0].client.at.phase == STOPPED
+    again = world.hosts[0].obey(Order(Task.ROUND, 1, good[0]))  # the right one, after all
+    assert not again.messages or world.got[0], "a second try tells what was wrong with the first"
+
+
+# ------------------------------------------------------------------------------------------------------ new entities
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_new_entities_have_means_in_the_round_in_which_they_come(tmp_path: Path, dropouts: int) -> None:
+    world = World(tmp_path, entities=12, dropouts=dropouts)
+    world.driver.setup()
+    world.round()
+    world.sets[1] = [*world.sets[1][2:], "new"]
+    world.sets[3] = [*world.sets[3], "new"]
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.named == 2
+    means = world.hosts[1].means()
+    assert means is not None
+    assert set(means.names) == set(world.sets[1])
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.named == 2
+
+
+def test_where_too_few_are_here_for_new_names_the_others_go_on_without_them(tmp_path: Path) -> None:
+    world = World(tmp_path, Keyed(min_participants=3), entities=12)
+    world.driver.setup()
+    world.round()
+    world.port.kill = lambda n, order: "hangs" if n == 2 else ""
+    world.sets[1] = [*world.sets[1][2:], "new"]
+    while world.driver.server.at.members != (0, 1, 3):
+        with suppress(RoundLost):
+            world.driver.round()
+    world.deliver()
+    means, own = world.hosts[1].means(), world.hosts[1]._table
+    assert means is not None
+    assert own is not None
+    assert np.array_equal(means.matrix[-1], own.matrix[-1])  # "new" has no mean yet, and its row is its own
+    assert world.hosts[1].client.part.renamed
+    world.port.kill = unharmed
+    world.round()
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.named == 2
+
+
+def test_where_all_changes_of_entities_are_used_up_rounds_go_on_without_new_ones(tmp_path: Path) -> None:
+    world = World(tmp_path, Keyed(max_updates=1), entities=12)
+    world.driver.setup()
+    for new in ("first", "second"):
+        world.sets[1] = [*world.sets[1][1:], new]
+        world.driver.round()
+    world.deliver()
+    assert world.driver.server.at.named == 2
+    assert world.hosts[1].client.part.without_mean == ("second",)
+
+
+def ready_of(world: World, changed: int | None) -> dict[int, bytes]:
+    """What each client says when it is ready: in which one client's entities changed."""
+    world.driver.setup()
+    if changed is not None:
+        world.sets[changed] = [*world.sets[changed][1:], "new"]
+    server = world.driver.server
+    server.begin("ready", range(N))
+    said = {}
+    for n, messages in server.drain().items():
+        for message in world.hosts[n].obey(Order(Task.ROUND, 1, messages)).messages:
+            server.receive(n, message)
+            said[n] = server.collected.got[Kind.READY, n][16:]
+    server.close()
+    assert server.part.renamed == (changed is not None)
+    return said
+
+
+def test_the_server_learns_that_entities_changed_and_not_whose(tmp_path: Path) -> None:
+    """A single client's element is uniform whoever changed: half of its bits are ones."""
+    ones = np.zeros((N, 2))
+    runs = 40
+    for run in range(runs):
+        said = ready_of(World(tmp_path / f"{run}", entities=4), run % 2 or None)
+        for n, element in said.items():
+            ones[n, run % 2] += int.from_bytes(element, "little").bit_count()
+        values = [int.from_bytes(element, "little") for element in said.values()]
+        assert len(set(values)) == N
+        assert (sum(values) % (2**61 - 1) != 0) == bool(run % 2)
+    bits = 61 * runs / 2
+    assert (np.abs(ones - bits / 2) < 6 * np.sqrt(bits / 4)).all(), ones
+
+
+def test_a_client_says_one_thing_under_one_mask(tmp_path: Path) -> None:
+    """Asked again before the same round of the same union it repeats itself, whatever changed meanwhile."""
+    world = World(tmp_path, entities=4)
+    first = ready_of(world, None)
+    world.sets[1] = [*world.sets[1][1:], "new"]
+    server = world.driver.server
+    server.begin("ready", range(N))
+    for n, messages in server.drain().items():
+        for message in world.hosts[n].obey(Order(Task.ROUND, 1, messages)).messages:
+            server.receive(n, message)
+            assert server.collected.got[Kind.READY, n][16:] == first[n]
