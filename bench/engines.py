@@ -52,6 +52,7 @@ ROLES: Final = {
         "flwr-clientapp": "ClientApp",
         "flower-supernode": "SuperNode",
         "flower-superlink": "SuperLink",
+        "engines.lasting": "core of a client",
     },
 }
 """What a process is, by a word in its command line."""
@@ -76,7 +77,7 @@ def params_of(clients: int, entities: int, dim: int) -> Params:
 def in_process(args: argparse.Namespace) -> list[float]:
     """Seconds of the set-up and of each round."""
     tables = [table_of(n, args.entities, args.dim) for n in range(args.clients)]
-    fed = Federation(params_of(args.clients, args.entities, args.dim))
+    fed = Federation(params_of(args.clients, args.entities, args.dim), "reciprocal")
     times = [time.perf_counter()]
     fed.setup([table.names for table in tables])
     times.append(time.perf_counter())
@@ -150,7 +151,8 @@ class Watch(threading.Thread):
                 break
 
     def _look(self) -> None:
-        for process in psutil.Process().children(recursive=True):
+        lasting = (each for each in psutil.process_iter() if self._is_lasting(each))  # these are nobody's children
+        for process in (*psutil.Process().children(recursive=True), *lasting):
             with contextlib.suppress(psutil.Error, OSError):
                 command = " ".join(process.cmdline())
                 role = next((role for word, role in self._roles.items() if word in command), None)
@@ -158,6 +160,13 @@ class Watch(threading.Thread):
                 peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
                 if role:
                     self.peaks[role] = max(self.peaks.get(role, 0), peak)
+
+    def _is_lasting(self, process: psutil.Process) -> bool:
+        """Whether it is the core of a client of these sites, which outlives whoever started it."""
+        with contextlib.suppress(psutil.Error):
+            command = process.cmdline()
+            return "secea.engines.lasting" in command and str(self._audit.parents[1]) in " ".join(command)
+        return False
 
     def _read(self) -> None:
         if self._audit.exists() and self._size != (size := self._audit.stat().st_size):

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
+from secea.engines.lasting import LastingCore
+
 TOOLS = Path(sys.executable).parent
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3"}
 APP = """
@@ -28,13 +30,30 @@ dependencies = ["flwr==1.41.0"]
 publisher = "secea"
 
 [tool.flwr.app.components]
-serverapp = "secea.engines.flower:server"
+serverapp = "counted:server"
 clientapp = "secea.engines.flower:client"
 
 [tool.flwr.app.config]
 rounds = 1
 stage-seconds = 120.0
 """
+COUNTED = """
+import flwr.superlink.grid.http_grid as grid
+from secea.engines import flower
+
+server = flower.server
+pushed = grid.push_objects
+
+def counting(objects, push_object_fn, **options):
+    def push(name, content):
+        with open({file!r}, "a") as file:
+            file.write(f"{{name}} {{len(content)}}\\n")
+        push_object_fn(name, content)
+    pushed(objects, push, **options)
+
+grid.push_objects = counting
+"""
+"""The ServerApp, which writes down what it gives to the SuperLink."""
 REGISTER = """
 import sys
 from flwr.cli.app import app
@@ -79,6 +98,8 @@ class Deployment:
         }  # fmt: skip
         (folder / "app").mkdir()
         (folder / "app" / "pyproject.toml").write_text(APP)
+        (folder / "pushed").touch()
+        (folder / "app" / "counted.py").write_text(COUNTED.format(file=str(folder / "pushed")))
         (folder / "flwr").mkdir()
         (folder / "flwr" / "config.toml").write_text(
             f'[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\naddress = "127.0.0.1:{self.port}"\n'
@@ -106,6 +127,8 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         for name in reversed(list(self.processes)):
             self.kill(name)
+        for site in self.sites:  # a core outlives its SuperNode
+            LastingCore(site).close()
 
     def _make_keys(self) -> None:
         curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes", "-days", "2"]
@@ -147,6 +170,11 @@ class Deployment:
         for pid in family(self.processes["superlink"].pid):
             if command in Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)
+
+    def pushed(self) -> list[tuple[str, int]]:
+        """What ServerApps gave to the SuperLink so far: the names of objects, and their bytes."""
+        lines = (self.folder / "pushed").read_text().splitlines()
+        return [(name, int(size)) for name, size in map(str.split, lines)]
 
     def _listens(self) -> bool:
         with socket.socket() as probe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 
 import trial
-from secea.engines.files import write_identity, write_session
+from secea.engines.files import session_of, write_identity, write_session
 from secea.params import Params
-from secea.session import Session
 from secea.wire.keys import Identity, Roster
+
+UPLOADS = {"keyed": "upload", "reciprocal": "share", "paillier": "share"}
+"""What a client sends when it contributes."""
 
 
 @dataclass
@@ -30,7 +33,7 @@ class Sites:
     late: float = 0.0
     """The time after which what is late comes."""
     entities: int = 30
-    form: str = "reciprocal"
+    form: str = "keyed"
 
     def __post_init__(self) -> None:
         self.names = tuple(f"site-{n + 1}" for n in range(self.params.clients))
@@ -53,7 +56,7 @@ class Sites:
         """A federation file; `other`: public keys that are not those of the sites."""
         keys = {name: other.get(name.replace("-", "_"), each.public) for name, each in self.identities.items()}
         roster = Roster(tuple(keys[name] for name in self.names), keys["server"], self.names)
-        write_session(Session(params, roster, self.form), self.folder / file)
+        write_session(session_of(params, roster, self.form, {}), self.folder / file)
 
     def play(self, scenes: Sequence[Sequence[trial.Fault]]) -> None:
         """All sites are as they were at first, and have these faults before them."""
@@ -111,14 +114,23 @@ class Sites:
         ]  # fmt: skip
         return [mark for mark in marks if not (self.folder / mark).exists()]
 
+    def kept(self) -> dict[str, set[str]]:
+        """The pieces of state of each party that has some."""
+        found: dict[str, set[str]] = {}
+        for path in self.folder.glob("*/state/*"):
+            found.setdefault(path.parts[-3], set()).add(path.name.partition(".")[0])
+        return found
+
     def check_means(self) -> None:
         """Every mean that a client was given is numpy's over the contributors; and whoever was there was given them."""
         log, rounds = self.log("server"), [(line["number"], line["clients"]) for line in self.rounds()]
         given = set()
         for n, name in enumerate(self.names):
-            for got in self._record(name):
+            record = self._record(name)
+            for i, got in enumerate(record):
                 if got["means"] is not None:
-                    number = max(r for r, there in rounds if n in there and (r < got["round"] or not got["round"]))
+                    before = next((later["round"] for later in record[i:] if later["round"]), math.inf)
+                    number = max(r for r, there in rounds if n in there and r < before)
                     self._check(n, got["means"], number)
                     given.add((n, number))
         for i, line in enumerate(log):
@@ -128,7 +140,7 @@ class Sites:
                 }, line
 
     def _check(self, n: int, means: Mapping[str, Sequence[float]], number: int) -> None:
-        shares = self.log("server", event="accepted", kind="share", round=number)
+        shares = self.log("server", event="accepted", kind=UPLOADS[self.form], round=number)
         who = {int(line["from"].split()[1]) for line in shares}
         tables = [self._contributed(v, number) for v in sorted(who)]
         assert set(means) == set(trial.names_of(n, self.entities))
@@ -145,6 +157,11 @@ class Sites:
     def _record(self, name: str) -> list[dict[str, Any]]:
         path = self.folder / name / "record"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def lasting(sites: Sites) -> dict[str, set[str]]:
+    """What the parties keep when a run of form "keyed" is over: the keys of names, and numbers that only grow."""
+    return {name: {"client"} for name in sites.names} | {"server": {"server"}}
 
 
 def _lost_next(log: Sequence[Mapping[str, Any]], n: int) -> bool:

@@ -1,32 +1,43 @@
-"""The port on Flower's messages, over a grid of the tests' own that starts no process: who is where, and what fails."""
+"""The port on Flower's messages, over a grid of the tests' own: who is where, what fails, and what is sent how often.
+
+But for one of them these tests have the cores of all sites in their own process.
+"""
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 from flwr.supercore.task_identity import TaskIdentity
 
+from lasting_cores import cores_of, ended, process_of, waited
 from secea.engines import flower, run
+from secea.engines.core import CoreError
 from secea.engines.driver import Patience
+from secea.engines.form_host import FormHost
+from secea.engines.host import Host, told
+from secea.engines.lasting import LastingCore
 from secea.engines.port import Failure, Order, Reply, Task
 from secea.engines.site import Site
 from secea.engines.store import Store
-from secea.errors import FederationError, SnapshotError
+from secea.errors import FederationError, ProtocolError, SnapshotError
 from secea.params import Params
-from sites import Sites
+from secea.wire.messages import Buffer
+from sites import Sites, lasting
 from trial import saved_on_a_full_disk
 
 N = 5
 PARAMS = Params(N, dim=4, dropouts=1, max_entities=20, max_union=30)
 QUICK = Patience(stage=2, training=0)
+HOURS = Patience(stage=7200, training=0)
 
 
 class Grid:
@@ -53,7 +64,7 @@ class Grid:
 
     def reply(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
-        order = Order.parse(flower._unpacked(message.content)[0], 0)
+        order = flower._joined(flower._unpacked(message.content)[0])
         if node not in self.online or self.fails(node, order):
             self.online.discard(node)
             return Message(Error(5, "Node Unavailable"), reply_to=message)
@@ -61,9 +72,44 @@ class Grid:
         return flower.obey(message, Context(0, node, config, RecordDict(), {}))
 
 
+class Here:
+    """A core in this process, which lasts as long as a test."""
+
+    hosts: dict[Path, Host | FormHost]
+
+    def __init__(self, site: Path) -> None:
+        self._site = site
+
+    def obey(self, data: Buffer, timeout: float) -> bytearray:
+        order = Order.parse(data, 0)
+        try:
+            if self._site not in self.hosts:
+                self.hosts[self._site] = Site.read(self._site).host()
+            reply = self.hosts[self._site].obey(order)
+        except Exception as error:
+            self.hosts.pop(self._site, None)
+            raise CoreError(told(error)) from None
+        if order.task is Task.END:
+            del self.hosts[self._site]
+        return bytearray(reply.to_bytes())
+
+
 @pytest.fixture
 def sites(tmp_path: Path) -> Sites:
     return Sites(tmp_path / "sites", PARAMS)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    Here.hosts = {}
+    monkeypatch.setattr(flower, "LastingCore", Here)
+
+
+@pytest.fixture
+def real(sites: Sites, monkeypatch: pytest.MonkeyPatch, here: None) -> Iterator[None]:
+    monkeypatch.setattr(flower, "LastingCore", LastingCore)
+    yield
+    ended(sites)
 
 
 @pytest.fixture
@@ -71,9 +117,9 @@ def grid(sites: Sites) -> Grid:
     return Grid({100 + n: sites.file(name) for n, name in enumerate(sites.names)})
 
 
-def serve(grid: Grid, sites: Sites, rounds: int) -> None:
+def serve(grid: Grid, sites: Sites, rounds: int, patience: Patience = QUICK) -> None:
     site = Site.read(sites.file("server"))
-    run.serve(site, flower.FlowerPort(cast(Any, grid), sites.names), rounds, QUICK, logging.getLogger())
+    run.serve(site, flower.FlowerPort(cast(Any, grid), sites.names), rounds, patience, logging.getLogger())
 
 
 def called(grid: Grid, sites: Sites, clients: Iterable[int]) -> dict[int, Reply | Failure]:
@@ -82,10 +128,10 @@ def called(grid: Grid, sites: Sites, clients: Iterable[int]) -> dict[int, Reply 
 
 
 def contributors(sites: Sites) -> list[list[int]]:
-    """Whose shares were in, for each round that gave means."""
-    shares = sites.log("server", event="accepted", kind="share")
+    """Whose uploads were in, for each round that gave means."""
+    uploads = sites.log("server", event="accepted", kind="upload")
     return [
-        sorted({int(line["from"].split()[1]) for line in shares if line["round"] == end["number"]})
+        sorted({int(line["from"].split()[1]) for line in uploads if line["round"] == end["number"]})
         for end in sites.rounds()
     ]
 
@@ -94,20 +140,41 @@ def test_five_clients_get_the_means_of_numpy(grid: Grid, sites: Sites) -> None:
     serve(grid, sites, 3)
     assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 3
     sites.check_means()
-    assert not list(sites.folder.glob("*/state*"))
+    assert sites.kept() == lasting(sites)
 
 
-@pytest.mark.parametrize("stage", range(12))
+SET_UP = ("hello", "commit", "deal", "list", "confirm")
+"""Whoever is lost in these is needed."""
+ROUND = ("ready", "upload", "agree", "open")
+STAGES = (*SET_UP, "evaluate", "secret", "table", "batch", *ROUND, *ROUND, "end")
+"""The orders that a client gets in a run of two rounds."""
+
+
+@pytest.mark.parametrize("stage", range(len(SET_UP)), ids=SET_UP)
+def test_a_node_that_is_lost_while_the_key_of_names_is_made_ends_the_run_by_name_and_the_next_one_makes_it(
+    grid: Grid, sites: Sites, stage: int
+) -> None:
+    orders = count()
+    grid.fails = lambda node, order: node == 103 and next(orders) == stage
+    with pytest.raises(FederationError, match=r"the set-up needs 5 clients, and only 4 are here; site-4 \(client 3\)"):
+        serve(grid, sites, 2)
+    serve(Grid(grid.sites), sites, 2)
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 2
+    sites.check_means()
+
+
+@pytest.mark.parametrize("stage", range(len(SET_UP), len(STAGES)), ids=STAGES[len(SET_UP) :])
 def test_a_node_that_is_lost_in_any_stage_costs_the_others_nothing(grid: Grid, sites: Sites, stage: int) -> None:
-    stages = count()
-    grid.fails = lambda node, order: node == 103 and next(stages) == stage
-    serve(grid, sites, 3)
+    orders = count()
+    grid.fails = lambda node, order: node == 103 and next(orders) == stage
+    serve(grid, sites, 2)
     sites.check_means()
     others = [0, 1, 2, 4]
-    assert [line["clients"] for line in sites.rounds()][-1] == (list(range(N)) if stage == 12 else others)
-    number = {7: 0, 9: 1, 11: 2}.get(stage)  # its shares were in: they count, though it never answers
-    if number is not None:
-        assert contributors(sites)[number] == list(range(N))
+    uploads, opens = ([i for i, name in enumerate(STAGES) if name == what] for what in ("upload", "open"))
+    there = [line["clients"] for line in sites.rounds()]
+    assert there == [others if stage <= end else list(range(N)) for end in opens]
+    assert contributors(sites) == [others if stage <= upload else list(range(N)) for upload in uploads]
+    assert not sites.log("server", event="round lost")
 
 
 def test_a_node_that_is_back_takes_part_in_the_next_round_but_one(grid: Grid, sites: Sites) -> None:
@@ -148,38 +215,37 @@ def test_a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
     save = Store.save
 
     def filling_up(self: Store, name: str, data: bytes) -> None:
-        full = self.folder.parent.name == "server" and sites.rounds()
+        full = name == "server" and sites.rounds()
         (saved_on_a_full_disk if full else save)(self, name, data)
 
-    monkeypatch.setattr(Store, "save", filling_up)
-    with pytest.raises(SnapshotError, match=r"be saved in .*server/state: File too large; nothing was sent"):
-        serve(grid, sites, 3)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "save", filling_up)
+        with pytest.raises(SnapshotError, match=r"be saved in .*server/state: File too large; nothing was sent"):
+            serve(grid, sites, 3)
     serve(Grid(grid.sites), sites, 3)
     assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 3
     sites.check_means()
 
 
-def test_a_server_that_lost_its_state_begins_anew_and_so_do_the_clients(grid: Grid, sites: Sites) -> None:
+def test_a_server_that_lost_its_state_goes_on_from_where_the_clients_stand(grid: Grid, sites: Sites) -> None:
     grid.fails = crash
     with pytest.raises(Crash):
         serve(grid, sites, 3)
     shutil.rmtree(sites.folder / "server" / "state")
-    sites.forget_the_past()
     serve(Grid(grid.sites), sites, 2)
     assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 2
+    assert len(sites.log("server", event="accepted", kind="commitment")) == N, "a new key of the names"
     sites.check_means()
 
 
 def test_a_client_that_was_away_when_a_run_ended_takes_part_in_the_next_one(grid: Grid, sites: Sites) -> None:
-    grid.fails = lambda node, order: node == 104 and order.task is Task.STEP and order.round == 1
+    grid.fails = lambda node, order: node == 104 and order.task is Task.STEP and order.round == 2
     serve(grid, sites, 2)
-    assert [path.parent.name for path in sites.folder.glob("*/state")] == ["site-5"]
-    sites.forget_the_past()
-    serve(Grid(grid.sites), sites, 4)
+    assert sites.kept() == lasting(sites) | {"site-5": {"client", "table"}}
+    serve(Grid(grid.sites), sites, 2)
     assert sites.rounds()[-1]["clients"] == list(range(N))
     sites.check_means()
-    assert not list(sites.folder.glob("*/state*"))
+    assert sites.kept() == lasting(sites)
 
 
 def test_two_runs_at_once_are_refused(grid: Grid, sites: Sites) -> None:
@@ -229,7 +295,119 @@ def test_no_exchange_lasts_longer_than_its_timeout(grid: Grid, sites: Sites) -> 
 
 
 def test_too_few_clients_end_the_run_with_the_names_of_those_who_are_missing(grid: Grid, sites: Sites) -> None:
-    assert replace(PARAMS, collusion=1).need == 3
     grid.online = {100, 101}
     with pytest.raises(FederationError, match=r"site-5 \(client 4\): no node said in 2 s that it is 'site-5'"):
         serve(grid, sites, 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ processes
+
+
+@pytest.mark.usefixtures("real")
+def test_each_site_has_one_process_for_all_orders_of_a_run_and_none_after_it(grid: Grid, sites: Sites) -> None:
+    seen: dict[int, set[int]] = {}
+
+    def look(node: int, order: Order) -> bool:
+        if order.task is not Task.HELLO:
+            seen.setdefault(node, set()).add(process_of(sites, sites.names[node - 100]).pid)
+        return False
+
+    grid.fails = look
+    serve(grid, sites, 2, HOURS)
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 2
+    sites.check_means()
+    assert {node: len(found) for node, found in seen.items()} == dict.fromkeys(range(100, 100 + N), 1)
+    waited(lambda: not any(cores_of(sites, name) for name in sites.names))
+
+
+def test_what_a_core_cannot_do_reaches_the_server_as_the_core_tells_it(sites: Sites) -> None:
+    sites.argue("site-4", entities="many")
+    replies = called(Grid({7: sites.file("site-4")}), sites, [3])
+    assert isinstance(replies[3], Reply)
+    assert replies[3].fault == "TypeError at its own side; its log has the rest"
+
+
+# ----------------------------------------------------------------------------------------- what goes to several clients
+
+EACH = 100_000
+
+
+class Storing(Grid):
+    """A grid that gives a SuperLink's store what it has not got, as Flower's own does; and counts it."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__({100 + n: Path() for n in range(nodes)})
+        self.store, self.pushed = InMemoryObjectStore(), 0
+        self.got: dict[int, Order] = {}
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        numbers = list(super().push_messages(messages := list(messages)))
+        objects, missing = dict[str, Any](), set[str]()
+        for message in messages:
+            objects |= get_all_nested_objects(message)
+            missing |= set(self.store.preregister(1, get_object_tree(message)))
+        for name in missing:
+            self.store.put(name, content := objects[name].deflate())
+            self.pushed += len(content)
+        return numbers
+
+    def reply(self, message: Message) -> Message:
+        node = message.metadata.dst_node_id
+        self.got[node] = flower._joined(flower._unpacked(message.content)[0])
+        self.store.delete(message.object_id)  # a node that has its message confirms it at once
+        return Message(
+            flower._packed([flower._array(Reply(0, 0, 0).to_bytes())], f"site-{node - 99}"), reply_to=message
+        )
+
+
+def given(inboxes: dict[int, list[Buffer]]) -> tuple[Storing, flower.FlowerPort]:
+    """Clients at known nodes, who were given these messages."""
+    grid = Storing(len(inboxes))
+    names = tuple(f"site-{n + 1}" for n in inboxes)
+    port = flower.FlowerPort(cast(Any, grid), names)
+    assert all(isinstance(reply, Reply) for _, reply in port.exchange(dict.fromkeys(inboxes, Task.HELLO), 0, dict, 5))
+    grid.pushed = 0
+    port.sent = 0
+    replies = port.exchange(dict.fromkeys(inboxes, Task.STEP), 7, lambda: inboxes, 5)
+    assert all(isinstance(reply, Reply) for _, reply in replies)
+    for n, messages in inboxes.items():
+        order = grid.got[100 + n]
+        assert (order.task, order.round) == (Task.STEP, 7)
+        assert list(map(bytes, order.messages)) == messages
+    return grid, port
+
+
+def own(n: int, size: int = 50) -> bytes:
+    return bytes([n]) * size
+
+
+@pytest.mark.parametrize("clients", [2, 3, 10])
+def test_a_broadcast_goes_to_the_superlink_once_however_many_clients_there_are(clients: int) -> None:
+    chunks = [own(200 + i, EACH) for i in range(3)]
+    inboxes: dict[int, list[Buffer]] = {n: [own(n), *chunks, own(n)] for n in range(clients)}
+    grid, port = given(inboxes)
+    assert 3 * EACH < grid.pushed < 3 * EACH + 5_000 * clients
+    assert port.sent > clients * 3 * EACH  # what clients get is counted as ever
+
+
+def test_what_some_clients_get_goes_once_for_these_and_the_others_do_not_get_it() -> None:
+    even, odd = own(200, EACH), own(201, EACH)
+    inboxes: dict[int, list[Buffer]] = {n: [own(n), odd if n % 2 else even] for n in range(6)}
+    grid, _ = given(inboxes)
+    assert 2 * EACH < grid.pushed < 2 * EACH + 30_000
+
+
+def test_in_whatever_order_clients_get_things_in_common_they_get_them() -> None:
+    a, b, c = (own(200 + i, 1000) for i in range(3))
+    given({0: [a, b, c], 1: [c, a], 2: [own(2), b, own(3), b, a], 3: [], 4: [a, own(4), a]})
+
+
+def test_what_only_one_client_gets_is_its_own() -> None:
+    grid, _ = given({n: [own(n, EACH)] for n in range(4)})
+    assert 4 * EACH < grid.pushed < 4 * EACH + 20_000
+
+
+def test_pieces_of_different_orders_are_refused(sites: Sites) -> None:
+    pieces = [Order(Task.STEP, 1, [b"a"]).to_bytes(), Order(Task.STEP, 2, [b"b"]).to_bytes()]
+    with pytest.raises(ProtocolError, match="pieces of different orders"):
+        flower._joined(pieces)

@@ -26,7 +26,7 @@ EVERYONE = [0, 1, 2, 3]
 
 @pytest.fixture
 def sites(tmp_path: Path) -> Sites:
-    return Sites(tmp_path / "sites", PARAMS)
+    return Sites(tmp_path / "sites", PARAMS, form="reciprocal")
 
 
 def rotate(sites: Sites, name: str) -> None:
@@ -40,7 +40,9 @@ def rotate(sites: Sites, name: str) -> None:
 def test_after_a_rotation_the_new_key_counts_and_the_old_one_is_refused_by_name(sites: Sites, name: str) -> None:
     with cores(sites) as port:  # a run that is not over: there is state of the old session everywhere
         site = Site.read(sites.file("server"))
-        Driver(site.server(), port, patience=PATIENCE, save=lambda data: site.store.save("server", data)).setup()
+        server = site.server()
+        assert isinstance(server, Server)
+        Driver(server, port, patience=PATIENCE, save=lambda data: site.store.save("server", data)).setup()
     rotate(sites, name)
     if name == "server":
         with pytest.raises(FederationError, match="the identity is not the one that the roster pins for the server"):

@@ -6,53 +6,58 @@ import json
 import os
 import resource
 import signal
+import socket
+import struct
+import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from secea.engines.form_host import FormHost
 from secea.engines.host import Host, Participant
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
 from secea.table import Table
 from secea.wire.keys import Identity
-from secea.wire.messages import Header, Kind
 
 Fault = Sequence[object]
-"""A client's number, a stage, and what happens to it there:
+"""A client's number, a stage, and what happens to it there. A stage is the phase in which the client is when it has
+taken its messages, and so what it is about to send; or a task that has no phase (`hello`, `train`, `end`).
 
-before, after   its core is killed: as the order comes; or when all is done and saved, and nothing was sent
+before, after   its core is killed: before anything is saved; or when all is done and saved, and nothing was sent
 hang            its core stops for ever
-late            the process that holds its core stops, for so long that the stage is over
+late            the process that waits for its core stops, for so long that the stage is over
 garbage         its messages are noise
 unreadable      its reply is noise
 twice           it sends every message twice
 full            its disk is full
 """
 
-KILLED: Sequence[Sequence[Fault]] = [
-    [(1, "share", "before"), (3, "opening", "before")],  # in the second round: it begins again with new weights
-    [(1, "share", "after"), (3, "opening", "after")],
-    [(2, "answer", "before"), (0, "reshare", "before")],
-    [(2, "answer", "after"), (0, "reshare", "after")],
-]
-"""Each stage of a round, for a federation in which two may be lost."""
+
+def killed(when: str) -> Sequence[Sequence[Fault]]:
+    """A client is killed in each stage of a union and of a round, before or after it has done its part.
+
+    For form "keyed" with one drop-out: a round goes on without whoever is lost in it; what comes before is made anew.
+    """
+    return [
+        [(0, "upload", when), (1, "secret", when), (2, "table", when), (3, "batch", when)],
+        [(1, "agree", when), (0, "ready", when)],
+        [(2, "open", when), (3, "train", when)],
+    ]
+
+
+IN_ROUND = ("upload", "agree", "open")
+"""Stages of the round whose number was given last; an order says the next one."""
 
 WAIT_SECONDS = 8.0
 
-_STAGES = {
-    Kind.ABORT: "opening",
-    Kind.QUERY: "opening",
-    Kind.RECIPROCAL: "reshare",
-    Kind.SHARE: "answer",
-    Kind.TAGS: "query",
-    Kind.MEAN: "means",
-}
-"""What a client makes of what it is given; the first one counts."""
+_TASKS = {Task.HELLO: "hello", Task.ROUND: "train", Task.END: "end"}
 
 
 def names_of(number: int, entities: int) -> list[str]:
@@ -104,6 +109,16 @@ def participant(
 
 
 @dataclass
+class _Now:
+    """The order that is being obeyed, and what happens to the client meanwhile."""
+
+    order: Order
+    fault: str = ""
+    struck: bool = False
+    cleared: ExitStack = field(default_factory=ExitStack)
+
+
+@dataclass
 class Script:
     """Faults, in scenes: one begins in round `first`, or when all victims of the one before are back in a round."""
 
@@ -112,17 +127,25 @@ class Script:
     folder: Path
     late: float
     first: int
+    now: _Now = field(default_factory=lambda: _Now(Order(Task.STEP)))
 
     def take_over(self) -> None:
         """From now on the client of this process does what is in the script."""
-        script, obey = self, Host.obey
+        self._take_over(Host)
+        self._take_over(FormHost)
 
-        def acting(self: Host, order: Order) -> Reply:
+    def _take_over(self, kind: type[Host] | type[FormHost]) -> None:
+        script, obey, save = self, kind.obey, kind._save
+
+        def acting(self: Any, order: Order) -> Reply:
+            script.now = _Now(order)
             if order.task is Task.ROUND:
                 script._note("called")
-            fault = script._fault(self, order)
-            with script._act(fault):
+            if order.task in _TASKS:
+                script._strike(_TASKS[order.task])
+            with script.now.cleared:
                 reply = obey(self, order)
+            fault = script.now.fault
             if fault == "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             if order.task is Task.HELLO:
@@ -131,18 +154,40 @@ class Script:
                 script._note("back")
             return changed(reply, fault)
 
-        Host.obey = acting  # type: ignore[method-assign]
+        def saving(self: Any) -> None:
+            if script.now.order.task is not Task.HELLO:  # it says where it stands, and goes on with nothing
+                script._strike(phase_of(self))
+            save(self)
 
-    def _fault(self, host: Host, order: Order) -> str:
-        """What is to happen now, once."""
-        scene = self._scene()
-        if scene is None or order.round < self.first:
+        kind.obey = acting  # type: ignore[method-assign]
+        kind._save = saving  # type: ignore[method-assign]
+
+    def _strike(self, stage: str) -> None:
+        """What is to happen now, if something is."""
+        self.now.fault = self.now.fault or self._fault(stage)
+        if self.now.fault == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.now.struck or not self.now.fault:
+            return
+        self.now.struck = True
+        if self.now.fault == "hang":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if self.now.fault == "late":
+            os.kill(waits := who_waits(), signal.SIGSTOP)
+            threading.Timer(self.late, os.kill, (waits, signal.SIGCONT)).start()
+        if self.now.fault == "full":
+            self.now.cleared.callback(setattr, Store, "save", Store.save)
+            Store.save = saved_on_a_full_disk  # type: ignore[method-assign]
+
+    def _fault(self, stage: str) -> str:
+        """What happens in this stage, once."""
+        scene, number = self._scene(), self.now.order.round - (stage in IN_ROUND)
+        if scene is None or number < self.first:
             return ""
-        stage = stage_of(host, order)
         for client, where, what in self.scenes[scene]:
             mark = self._mark(scene, self.number, "done")
             if client == self.number and where == stage and not mark.exists():
-                mark.write_text(str(order.round))
+                mark.write_text(str(number))
                 return str(what)
         return ""
 
@@ -177,25 +222,6 @@ class Script:
                     return True
         return False
 
-    @contextmanager
-    def _act(self, fault: str) -> Iterator[None]:
-        if fault == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if fault == "hang":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        if fault == "late":
-            os.kill(holder := os.getppid(), signal.SIGSTOP)
-            threading.Timer(self.late, os.kill, (holder, signal.SIGCONT)).start()
-        if fault != "full":
-            yield
-            return
-        save = Store.save
-        Store.save = saved_on_a_full_disk  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            Store.save = save  # type: ignore[method-assign]
-
 
 _save = Store.save
 
@@ -210,18 +236,20 @@ def saved_on_a_full_disk(self: Store, name: str, data: bytes) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def stage_of(host: Host, order: Order) -> str:
-    """What a client is going to send for an order."""
-    if order.task is not Task.STEP:
-        return {Task.ROUND: "share", Task.HELLO: "hello", Task.END: "end"}[order.task]
-    headers = [Header.parse(message, 0) for message in order.messages]
-    kinds = {header.kind for header in headers}
-    for kind, stage in _STAGES.items():
-        if kind in kinds:
-            return stage
-    if any(header.kind is Kind.HELLO and header.receiver == host.client.number for header in headers):
-        return "table"
-    return "opening" if host.client.settled else "secret"
+def phase_of(host: Host | FormHost) -> str:
+    """The phase that a client is in."""
+    return host.client.at.phase if isinstance(host, FormHost) else str(host.client.phase)
+
+
+def who_waits() -> int:
+    """The process that waits for this core's reply: the other end of the socket from which the order came."""
+    frame = sys._getframe()
+    while "asked" not in frame.f_locals:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    channel: socket.socket = frame.f_locals["asked"].channel
+    process: int = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    return process
 
 
 def changed(reply: Reply, fault: str) -> Reply:

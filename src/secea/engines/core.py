@@ -1,34 +1,137 @@
 """The core of a client in a process of its own, so that its end is the failure of that site alone.
 
 A `Core` is held by the process that an engine runs at a site. It starts the core when an order comes and none runs,
-passes bytes through unchanged, and kills a core that hangs. A new core goes on from the saved state.
+passes bytes through unchanged, and kills a core that hangs. A new core goes on from the saved state; what lives in
+memory alone, mask keys and noise seeds, is gone with the old one. For an engine that starts a new process for each
+order there is `secea.engines.lasting`.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Final
 
+from secea.engines.form_host import FormHost
 from secea.engines.host import Host, told
-from secea.engines.port import Order
+from secea.engines.log import Log
+from secea.engines.port import Order, Reply, Task
 from secea.engines.site import BUSY_SECONDS, Site
-from secea.errors import SERVER, SecEAError
+from secea.errors import SERVER, ProtocolError, SecEAError
 from secea.wire.messages import Buffer
 
-_FRAME: Final = struct.Struct("<?Q")  # whether it went well, bytes
+BUSY: Final = "it is still busy with an earlier order"
+
+_ORDER: Final = struct.Struct("<dQ")  # the seconds that it may take, bytes
+_REPLY: Final = struct.Struct("<BQ")  # the mark, bytes
 
 
 class CoreError(SecEAError):
     """The core did not do what it was told: it ended, it hung, or the user's code failed."""
+
+
+class Mark(IntEnum):
+    """What a core says of an order."""
+
+    TAKEN = 1
+    """It is there, and waits for its turn."""
+    BEGUN = 2
+    """It is being done."""
+    FAILED = 3
+    """It was not done, and the core ends; why follows."""
+    DONE = 4
+    """The reply follows."""
+
+
+# ----------------------------------------------------------------------------------------------------- what is said
+
+
+def _send(channel: socket.socket, head: bytes, data: Buffer) -> None:
+    channel.sendall(head)
+    channel.sendall(data)
+
+
+def _exactly(channel: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        if not (got := channel.recv_into(view)):
+            raise ConnectionResetError
+        view = view[got:]
+    return data
+
+
+def say(channel: socket.socket, mark: Mark, data: Buffer = b"") -> None:
+    """A core says something of an order."""
+    _send(channel, _REPLY.pack(mark, len(data)), data)
+
+
+def hear(channel: socket.socket) -> tuple[Mark, bytearray]:
+    """The next that a core says."""
+    mark, size = _REPLY.unpack(_exactly(channel, _REPLY.size))
+    return Mark(mark), _exactly(channel, size)
+
+
+class Call:
+    """An order on its way, seen by whoever gives it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self.mark: Mark | None = None
+        """How far it came."""
+
+    def reply(self, order: Buffer, timeout: float) -> bytearray:
+        """What comes back; a `CoreError` if the core could not do it, an `OSError` if the core is no more."""
+        _send(self._channel, _ORDER.pack(timeout, len(order)), order)
+        while True:
+            self.mark, data = hear(self._channel)
+            if self.mark is Mark.DONE:
+                return data
+            if self.mark is Mark.FAILED:
+                raise CoreError(data.decode(errors="replace"))
+
+
+@contextmanager
+def limit(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event]:
+    """If it lasts longer, `act` is called; the event tells whether it was."""
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        act()
+
+    timer = threading.Timer(max(seconds, 0.0), expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield expired
+    finally:
+        timer.cancel()
+
+
+def how_it_ended(code: int | None, hung: float) -> str:
+    """In words: with this exit code, if somebody knows it; or killed, after so many seconds."""
+    if hung:
+        return f"its core did not reply within {hung:.1f} s, and was killed"
+    if code is None:
+        return "its core ended before it could reply"
+    return f"its core was ended by {signal.Signals(-code).name}" if code < 0 else f"its core ended with code {code}"
+
+
+# ------------------------------------------------------------------------------------ a core that ends with its holder
 
 
 class Core:
@@ -43,7 +146,7 @@ class Core:
     def obey(self, order: Buffer, timeout: float) -> bytearray:
         """The reply to an order, or a `CoreError` after at most `timeout` seconds and the time to end the core."""
         if not self._busy.acquire(timeout=timeout):
-            raise CoreError("it is still busy with an earlier order")
+            raise CoreError(BUSY)
         try:
             return self._obey(order, timeout)
         finally:
@@ -56,26 +159,15 @@ class Core:
 
     def _obey(self, order: Buffer, timeout: float) -> bytearray:
         process, channel = self._running()
-        expired = threading.Event()
-
-        def expire() -> None:
-            expired.set()
-            process.kill()
-
-        timer = threading.Timer(timeout, expire)
-        timer.start()
-        try:
-            _send(channel, order)
-            good, reply = _receive(channel)
-        except OSError:
-            code = self._end()
-            raise CoreError(_how_it_ended(code, timeout if expired.is_set() else 0)) from None
-        finally:
-            timer.cancel()
-        if not good:
-            self._end()
-            raise CoreError(reply.decode(errors="replace"))
-        return reply
+        with limit(timeout, process.kill) as expired:
+            try:
+                return Call(channel).reply(order, timeout)
+            except OSError:
+                code = self._end()
+                raise CoreError(how_it_ended(code, timeout if expired.is_set() else 0)) from None
+            except CoreError:
+                self._end()
+                raise
 
     def _running(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         if self._process is not None and self._process.poll() is not None:
@@ -83,15 +175,10 @@ class Core:
         if self._process is None or self._channel is None:
             self._channel, theirs = socket.socketpair()
             with theirs:
-                command: list[str | Path] = [
-                    sys.executable,
-                    "-m",
-                    "secea.engines.core",
-                    self._site,
-                    str(theirs.fileno()),
-                ]
+                descriptor = theirs.fileno()
+                command = [sys.executable, "-m", "secea.engines.core", str(self._site), str(descriptor)]
                 self._process = subprocess.Popen(  # noqa: S603 - our own module
-                    command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+                    command, stdin=subprocess.DEVNULL, pass_fds=[descriptor]
                 )
         return self._process, self._channel
 
@@ -109,66 +196,108 @@ class Core:
             return process.wait()
 
 
-def _how_it_ended(code: int, hung: float) -> str:
-    if hung:
-        return f"its core did not reply within {hung:.1f} s, and was killed"
-    return f"its core was ended by {signal.Signals(-code).name}" if code < 0 else f"its core ended with code {code}"
-
-
-def _send(channel: socket.socket, data: Buffer, *, good: bool = True) -> None:
-    channel.sendall(_FRAME.pack(good, len(data)))
-    channel.sendall(data)
-
-
-def _receive(channel: socket.socket) -> tuple[bool, bytearray]:
-    good, size = _FRAME.unpack(_exactly(channel, _FRAME.size))
-    return good, _exactly(channel, size)
-
-
-def _exactly(channel: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        if not (got := channel.recv_into(view)):
-            raise ConnectionResetError
-        view = view[got:]
-    return data
-
-
 # ------------------------------------------------------------------------------------------------ in the core itself
 
 
-def _listen(channel: socket.socket, orders: SimpleQueue[bytearray]) -> None:
-    """Take orders while the engine's process lives. Without it the core ends at once, whatever it is doing."""
-    with suppress(OSError):
-        while True:
-            orders.put(_receive(channel)[1])
-    os._exit(0)
+@dataclass
+class Asked:
+    """An order that came, and whoever waits for the reply."""
+
+    order: bytearray = field(repr=False)
+    channel: socket.socket
+    seconds: float
+    """How long it may take."""
+    end: float
+    """When nobody waits for it any more."""
+    over: bool = False
+    """Whether it was the last one of a run."""
+
+    @classmethod
+    def receive(cls, channel: socket.socket) -> Asked:
+        """The next order; a `ValueError` if it cannot be one."""
+        seconds, size = _ORDER.unpack(_exactly(channel, _ORDER.size))
+        if not 0 <= seconds <= threading.TIMEOUT_MAX / 2:
+            raise ValueError(f"an order that may take {seconds} seconds")
+        return cls(_exactly(channel, size), channel, seconds, time.monotonic() + seconds)
+
+    def say(self, mark: Mark, data: Buffer = b"") -> None:
+        """Whoever gave the order may be no more: then nobody needs to know."""
+        with suppress(OSError):
+            say(self.channel, mark, data)
 
 
-def _serve(channel: socket.socket, path: Path) -> None:
-    orders: SimpleQueue[bytearray] = SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
-    host: Host | None = None
-    with ExitStack() as alone:
-        while True:
-            order = Order.parse(orders.get(), SERVER)
-            try:
-                if host is None:
-                    site = Site.read(path)
-                    alone.enter_context(site.store.held(BUSY_SECONDS))
-                    host = site.host()
-                reply = host.obey(order).to_bytes()
-            except Exception as error:  # the user's code may raise anything; a new core goes on from the saved state
-                _send(channel, told(error).encode(), good=False)
-                raise
-            _send(channel, reply)
+class Client:
+    """The client of a site, made when its first order comes."""
+
+    def __init__(self, path: Path, alone: ExitStack) -> None:
+        self._path, self._alone = path, alone
+        self._log = Log()
+
+    @cached_property
+    def site(self) -> Site:
+        """What the site's file said when it was first needed; from then on no other process uses the state."""
+        site = Site.read(self._path)
+        self._log = Log(site.log)
+        self._alone.enter_context(site.store.held(BUSY_SECONDS))
+        return site
+
+    @cached_property
+    def _host(self) -> Host | FormHost:
+        return self.site.host()
+
+    def obey(self, asked: Asked) -> bytes:
+        """The reply, as it travels."""
+        try:
+            order = Order.parse(asked.order, SERVER)
+        except ProtocolError as error:  # it changed nothing
+            return Reply(0, 0, 0, fault=told(error)).to_bytes()
+        reply = self._host.obey(order)
+        asked.over = order.task is Task.END and not reply.fault and _over(self._host)
+        return reply.to_bytes()
+
+    def stopped(self, error: Exception) -> bytes:
+        """What others are told of an error; the whole text is for the site's own log alone."""
+        with suppress(OSError):
+            self._log.noted("stopped", why=f"{type(error).__name__}: {error}")
+        return told(error).encode()
+
+
+def _over(host: Host | FormHost) -> bool:
+    """Whether the server said so itself; whoever carries its messages can say it too."""
+    return not isinstance(host, FormHost) or host.client.at.phase == host.client.session.form.end_phase
+
+
+def do(client: Client, orders: Iterable[Asked]) -> None:
+    """One order after another. What the user's code raises ends the core: a new one goes on from the saved state."""
+    for asked in orders:
+        asked.say(Mark.BEGUN)
+        try:
+            reply = client.obey(asked)
+        except Exception as error:
+            asked.say(Mark.FAILED, client.stopped(error))
+            raise
+        asked.say(Mark.DONE, reply)
+
+
+def _given(channel: socket.socket) -> Iterator[Asked]:
+    """The orders of a holder. When it is no more the core ends at once, whatever it is doing."""
+    orders: queue.SimpleQueue[Asked] = queue.SimpleQueue()
+
+    def listen() -> None:
+        with suppress(OSError, ValueError):
+            while True:
+                orders.put(Asked.receive(channel))
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        yield orders.get()
 
 
 def main(site: str, descriptor: str) -> None:
     """A core that takes its orders from a socket that it inherited."""
-    with socket.socket(fileno=int(descriptor)) as channel:
-        _serve(channel, Path(site))
+    with socket.socket(fileno=int(descriptor)) as channel, ExitStack() as alone:
+        do(Client(Path(site), alone), _given(channel))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,11 @@ class Driver:
         self._missed: set[int] = set()  # who was lost in the last stage: what came of it is not for them
         self._everyone = set(range(server.session.params.N))  # who is called
 
+    @property
+    def done(self) -> int:
+        """The number of the last round that gave means."""
+        return self.server.done
+
     # ------------------------------------------------------------------------------------------------------- the run
 
     def setup(self) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -22,9 +22,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from secea.errors import ParamsError
+from secea.forms import form_class, is_new
 from secea.params import Params
-from secea.session import Session
+from secea.party.session import Session as FormSession
+from secea.session import Session as PaperSession
 from secea.wire.keys import Identity, Roster, spelled
+
+Session = FormSession | PaperSession
+"""What all parties agree on, whichever form it is for."""
 
 
 def write_identity(identity: Identity, path: Path | str) -> None:
@@ -92,12 +97,21 @@ def make_session(server: str, clients: Sequence[str], params: Sequence[str], for
         tuple(read_public(path) for _, path in named), read_public(server), tuple(name for name, _ in named)
     )
     given = {name: _number(name, value) for name, value in (_pair(param, "--param NAME=VALUE") for param in params)}
-    if unknown := given.keys() - {each.name for each in fields(Params)}:
-        known = ", ".join(each.name for each in fields(Params) if each.name != "clients")
-        raise ParamsError(f"there is no parameter {min(unknown)!r}; there are {known}")
+    options = {each.name for each in fields(form_class(form))} if is_new(form) else set()
+    known = [each.name for each in fields(Params) if each.name != "clients"] + sorted(options)
+    if unknown := given.keys() - {"clients", *known}:
+        raise ParamsError(f"there is no parameter {min(unknown)!r}; there are {', '.join(known)}")
     if missing := {"dim", "max_entities", "max_union"} - given.keys():
         raise ParamsError(f"the parameter {min(missing)} is missing: --param {min(missing)}=...")
-    return Session(Params(**({"clients": len(named)} | given)), roster, form)
+    chosen = {name: given.pop(name) for name in options & given.keys()}
+    return session_of(Params(**({"clients": len(named)} | given)), roster, form, chosen)
+
+
+def session_of(params: Params, roster: Roster, form: str, options: dict[str, Any], queries: str = "buckets") -> Session:
+    """An agreement for a form of this name, with its options."""
+    if is_new(form):
+        return FormSession(params, roster, form_class(form)(**options))
+    return PaperSession(params, roster, form, queries)
 
 
 def _pair(text: str, expected: str) -> tuple[str, str]:
@@ -127,11 +141,13 @@ def write_session(session: Session, path: Path | str) -> None:
 
 def session_json(session: Session) -> str:
     """The federation file."""
+    form = session.form
+    own = {"queries": session.queries} if isinstance(session, PaperSession) else {"options": asdict(cast(Any, form))}
     text = {
         "secea": 1,
         "params": asdict(session.params),
-        "form": session.form.name,
-        "queries": session.queries,
+        "form": form.name,
+        **own,
         "server": session.roster.server.hex(),
         "clients": [
             {"name": name, "key": key.hex()}
@@ -153,7 +169,8 @@ def read_session(path: Path | str) -> Session:
             tuple(client["name"] for client in text["clients"]),
         )
         form = text["retrieval" if "retrieval" in text else "form"]  # its older name
-        session = Session(Params(**text["params"]), roster, form, text["queries"])
+        options, queries = text.get("options", {}), text.get("queries", "buckets")
+        session = session_of(Params(**text["params"]), roster, form, options, queries)
         fingerprint = text["fingerprint"]
     except (ValueError, KeyError, TypeError) as error:
         raise ParamsError(f"{path} is no federation file: {error}; make one with `secea roster`") from None

@@ -19,20 +19,24 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from secea.engines.core import CoreError
 from secea.engines.driver import Patience
 from secea.engines.host import told
+from secea.engines.lasting import LastingCore
 from secea.engines.log import Log
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.run import serve
-from secea.engines.site import BUSY_SECONDS, Site
+from secea.engines.site import Site
 from secea.errors import SERVER, FederationError, ParamsError, ProtocolError
 from secea.wire.messages import Buffer
 
@@ -49,20 +53,69 @@ _log = logging.getLogger("flwr")
 # ------------------------------------------------------------------------------------------------- what travels
 
 
-def _packed(data: bytes, name: str = "") -> RecordDict:
-    """Bytes as Flower carries them best: an array, which it cuts into chunks; and, from a client, who sends them."""
-    array = Array("uint8", (len(data),), _BYTES, data)
-    return RecordDict({"secea": ArrayRecord({"data": array}), "who": ConfigRecord({"name": name})})
+def _array(data: bytes) -> Array:
+    """Bytes as Flower carries them best: it cuts an array into chunks, and knows it by its hash."""
+    return Array("uint8", (len(data),), _BYTES, data)
 
 
-def _unpacked(content: RecordDict) -> tuple[bytes, str]:
-    """The bytes, and who says that it sent them; a `ProtocolError` if it is nothing of ours."""
-    arrays, who = content.array_records.get("secea"), content.config_records.get("who")
-    array = arrays.get("data") if arrays else None
+def _packed(arrays: Sequence[Array], name: str = "") -> RecordDict:
+    """Arrays, in order; and, from a client, who sends them."""
+    record = ArrayRecord({str(i): array for i, array in enumerate(arrays)})
+    return RecordDict({"secea": record, "who": ConfigRecord({"name": name})})
+
+
+def _unpacked(content: RecordDict) -> tuple[list[bytes], str]:
+    """The arrays' bytes, and who says that it sent them; a `ProtocolError` if it is nothing of ours."""
+    record, who = content.array_records.get("secea"), content.config_records.get("who")
+    arrays = [record.get(str(i)) for i in range(len(record))] if record else []
     name = who.get("name") if who else None
-    if array is None or array.stype != _BYTES or not isinstance(name, str):
+    if not arrays or not isinstance(name, str):
         raise ProtocolError((SERVER,), "a message that is not secea's")
-    return array.data, name
+    if any(array is None or array.stype != _BYTES for array in arrays):
+        raise ProtocolError((SERVER,), "a message that is not secea's")
+    return [array.data for array in arrays if array is not None], name
+
+
+class _Pieces:
+    """Orders in pieces, each an order with some of the messages: what several clients get is one array for all of them.
+
+    A SuperLink knows arrays by their hash, and a ServerApp sends it only what it has not got.
+    """
+
+    def __init__(self, given: Mapping[int, Order]) -> None:
+        self._given = given  # while they are kept, an id is of one message
+        self._receivers: dict[int, list[int]] = {}
+        for n, order in given.items():
+            for message in order.messages:
+                self._receivers.setdefault(id(message), []).append(n)
+        self._common: dict[tuple[int, ...], Array] = {}
+
+    def of(self, n: int) -> list[Array]:
+        """The order of client n."""
+        order = self._given[n]
+        runs = [list(run) for _, run in groupby(order.messages, key=lambda message: self._receivers[id(message)])]
+        return [self._piece(order, run) for run in runs or [[]]]
+
+    def groups(self, clients: Iterable[int]) -> list[list[int]]:
+        """Who gets its order together with whom: those who have something in common; the others alone."""
+        common = [n for n in clients if not all(len(self._receivers[id(m)]) == 1 for m in self._given[n].messages)]
+        return [common] * bool(common) + [[n] for n in clients if n not in common]
+
+    def _piece(self, order: Order, run: list[Buffer]) -> Array:
+        if not run or len(self._receivers[id(run[0])]) == 1:
+            return _array(replace(order, messages=run).to_bytes())
+        key = (order.task, order.round, *map(id, run))
+        if key not in self._common:
+            self._common[key] = _array(replace(order, messages=run).to_bytes())
+        return self._common[key]
+
+
+def _joined(pieces: Iterable[Buffer]) -> Order:
+    """The order that came in these pieces; a `ProtocolError` if they are not of one order."""
+    first, *more = (Order.parse(piece, SERVER) for piece in pieces)
+    if any((each.task, each.round) != (first.task, first.round) for each in more):
+        raise ProtocolError((SERVER,), "pieces of different orders")
+    return replace(first, messages=[message for each in (first, *more) for message in each.messages])
 
 
 # ------------------------------------------------------------------------------------------------ the server's side
@@ -73,6 +126,7 @@ class _Exchange:
     """What is under way: who has not replied, and the messages on the way to them."""
 
     waiting: dict[int, Order]
+    pieces: _Pieces
     deadline: float
     sent: dict[str, int] = field(default_factory=dict)  # the client that each message went to
     tried: set[int] = field(default_factory=set)  # nodes that were called, and could not say who they are
@@ -93,10 +147,9 @@ class FlowerPort:
         self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `secea.engines.port.Port`."""
-        now = _Exchange(orders(tasks, round, inboxes()), time.monotonic() + timeout)
-        for n, order in now.waiting.items():
-            if order.task is not Task.HELLO and n in self._nodes:
-                self._give(now, n)
+        given = orders(tasks, round, inboxes())
+        now = _Exchange(dict(given), _Pieces(given), time.monotonic() + timeout)
+        self._give(now, [n for n, order in given.items() if order.task is not Task.HELLO and n in self._nodes])
         now.deadline = time.monotonic() + timeout  # from when everyone has its order
         look = 0.0
         while now.waiting and time.monotonic() < now.deadline:
@@ -115,19 +168,24 @@ class FlowerPort:
         for n in now.waiting:
             yield n, Failure(self._why_silent(n, timeout))
 
-    def _push(self, order: Order, node: int, deadline: float) -> str:
-        """Send an order: its number; or nothing, where the SuperLink has no such node any more."""
+    def _push(self, orders: Mapping[int, Sequence[Array]], deadline: float) -> dict[int, str]:
+        """Send orders to nodes: their numbers, but for nodes that the SuperLink has no more."""
         ttl = max(deadline - time.monotonic(), 1.0)
-        data = order.to_bytes()
-        self.sent += len(data)
-        message = Message(_packed(data), node, f"query.{_ACTION}", ttl=ttl)
-        return "".join(number or "" for number in self._grid.push_messages([message]))
+        kind = f"query.{_ACTION}"
+        messages = {node: Message(_packed(arrays), node, kind, ttl=ttl) for node, arrays in orders.items()}
+        self.sent += sum(len(array.data) for arrays in orders.values() for array in arrays)
+        taken = set(self._grid.push_messages(list(messages.values())))
+        numbers = {node: message.metadata.message_id for node, message in messages.items()}
+        return {node: number for node, number in numbers.items() if number in taken}
 
-    def _give(self, now: _Exchange, n: int) -> None:
-        if number := self._push(now.waiting[n], self._nodes[n], now.deadline):
-            now.sent[number] = n
-        else:
-            del self._nodes[n]  # it is looked for again
+    def _give(self, now: _Exchange, clients: Sequence[int]) -> None:
+        for group in now.pieces.groups(clients):
+            taken = self._push({self._nodes[n]: now.pieces.of(n) for n in group}, now.deadline)
+            for n in group:
+                if number := taken.get(self._nodes[n]):
+                    now.sent[number] = n
+                else:
+                    del self._nodes[n]  # it is looked for again
 
     def _call(self, now: _Exchange, away: set[int]) -> None:
         """Call the nodes of clients that are to say hello; and, if it is not known where a client is, the strangers."""
@@ -136,8 +194,8 @@ class FlowerPort:
         if any(self._nodes.get(n) not in online for n in away):
             called |= online - set(self._nodes.values())
         for node in sorted(called & online - set(self._calls.values()) - now.tried):
-            if number := self._push(Order(Task.HELLO), node, now.deadline):
-                self._calls[number] = node
+            taken = self._push({node: [_array(Order(Task.HELLO).to_bytes())]}, now.deadline)
+            self._calls |= {number: called for called, number in taken.items()}
 
     def _take(self, now: _Exchange, message: Message) -> Iterator[tuple[int, Reply | Failure]]:
         """A reply, or an error; an error carries the SuperLink's id, so both are known by what they reply to."""
@@ -168,7 +226,7 @@ class FlowerPort:
             del now.waiting[n]
             yield n, reply
         else:  # a server that was restarted did not know where this client is
-            self._give(now, n)
+            self._give(now, [n])
 
     def _settle(self, n: int, node: int) -> None:
         """Client n is at this node; two nodes that say so are a mistake that somebody has to mend."""
@@ -184,7 +242,7 @@ class FlowerPort:
         if message.has_error():
             return Failure(f"error {message.error.code}: {message.error.reason}"), ""
         try:
-            data, name = _unpacked(message.content)
+            (data, *_), name = _unpacked(message.content)
             self.received += len(data)
             return Reply.parse(data, n), name
         except ProtocolError as error:
@@ -218,27 +276,28 @@ server.main()(serve_run)
 # ------------------------------------------------------------------------------------------------ a client's side
 
 
-def _site_of(context: Context) -> Site:
+def _site_of(context: Context) -> Path:
     """The file that this node's own operator named."""
     path = context.node_config.get("secea-site", os.environ.get("SECEA_SITE"))
     if not isinstance(path, str):
         raise ParamsError("this node has no secea-site in its --node-config: it is the path of the client's TOML file")
-    return Site.read(path.replace("{partition-id}", str(context.node_config.get("partition-id"))))
+    return Path(path.replace("{partition-id}", str(context.node_config.get("partition-id"))))
 
 
 def obey(message: Message, context: Context) -> Message:
-    """A client: take one order. All that it remembers is in its state directory, since this process ends here."""
+    """A client: hand one order to the core of this site, which lasts while this process ends here."""
     name, log = "", Log()
     try:
-        site = _site_of(context)
+        path = _site_of(context)
+        site = Site.read(path)
         name, log = site.name, Log(site.log)
-        data, _ = _unpacked(message.content)
-        with site.store.held(BUSY_SECONDS):
-            reply = site.host().obey(Order.parse(data, SERVER))
-    except Exception as error:  # the user's code may raise anything, and Flower would send its text to the server
+        order = _joined(_unpacked(message.content)[0])
+        data = bytes(LastingCore(path).obey(order.to_bytes(), message.metadata.ttl))
+    except Exception as error:  # Flower would send the text of any error to the server
         log.noted("stopped", why=f"{type(error).__name__}: {error}")
-        reply = Reply(0, 0, 0, fault=told(error))
-    return Message(_packed(reply.to_bytes(), name), reply_to=message)
+        fault = str(error) if isinstance(error, CoreError) else told(error)  # the core has seen to what it tells
+        data = Reply(0, 0, 0, fault=fault).to_bytes()
+    return Message(_packed([_array(data)], name), reply_to=message)
 
 
 client = ClientApp()

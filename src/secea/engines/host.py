@@ -36,7 +36,10 @@ class Participant:
     names: Callable[[], Iterable[object]]
     """The names of its entities now. When they change between rounds, a new epoch is set up."""
     train: Callable[[Table | None, int], TableLike]
-    """(the means of the last round, None before the first; the number of the round) -> the table to contribute."""
+    """(the means of the last round, the number of this one) -> the table to contribute.
+
+    There are no means (None) before the first round, and after one that was lost: train on from where you are.
+    """
     done: Callable[[Table | None], None] = _nothing
     """The means of the last round, when all is over."""
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from secea.client import Client
 from secea.engines.local_port import Account, Cost, Hop, LocalDriver, LocalPort
 from secea.errors import SERVER, CallError, ParamsError, ProtocolError, TableError, TableTypeError
-from secea.forms import is_new
+from secea.forms import DEFAULT, is_new
 from secea.params import Params
 from secea.party.form import Form
 from secea.retrieval import check_paper
@@ -29,6 +29,8 @@ Losses: TypeAlias = Iterable[int] | Mapping[int, str]
 class Federation:
     """All parties of a federation, driven in this process: for tests, simulations, and a single machine.
 
+    `form` is as for `aggregate`; one with options of its own can be given too: `Keyed(max_updates=100)`.
+
     >>> fed = Federation(Params(clients=3, dim=2))
     >>> fed.setup([["a", "b"], ["a"], ["b", "c"]])
     >>> means = fed.round([{"a": [1.0, 2.0], "b": [0.0, 0.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0], "c": [5.0, 5.0]}])
@@ -36,7 +38,7 @@ class Federation:
     [['a', 'b'], ['a'], ['b', 'c']]
     """
 
-    def __new__(cls, params: Params, form: str | Form = "reciprocal", *args: Any, **more: Any) -> Federation:
+    def __new__(cls, params: Params, form: str | Form = DEFAULT, *args: Any, **more: Any) -> Federation:
         """A form of the new core has a federation of its own; the two paper forms share this one."""
         if cls is Federation and is_new(form):
             from secea.engines.federation import FormFederation
@@ -47,7 +49,7 @@ class Federation:
     def __init__(
         self,
         params: Params,
-        form: str | Form = "reciprocal",
+        form: str | Form = DEFAULT,
         queries: str = "buckets",
         *,
         entropy: Entropy = os.urandom,
@@ -311,13 +313,14 @@ def client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
 
 
 def aggregate(
-    tables: Iterable[TableLike], *, form: str | Form = "reciprocal", queries: str = "buckets", **params: Any
+    tables: Iterable[TableLike], *, form: str | Form = DEFAULT, queries: str = "buckets", **params: Any
 ) -> list[Any]:
     """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
 
     Keywords are those of `Params`; clients, dim and the bounds come from the tables. For one aggregation: in a training
     loop use a `Federation`, whose set-up is done once, and whose fill of low bits stays the same from round to round.
-    `form` is "keyed", which trusts nobody and works for two clients or more; "paillier"; or "reciprocal".
+    `form` is "keyed", which protects a client even if the server and all others conspire, and works for two clients or
+    more; "paillier", the paper's; or "reciprocal", which goes in the next version.
     """
     known = {each.name for each in fields(Params)}
     if unknown := sorted(params.keys() - known):

@@ -6,17 +6,18 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
 
 from secea.errors import ProtocolError, party
-from secea.wire.messages import Buffer, Header
+from secea.wire.messages import Buffer, Header, Kind
 
 
 class Log:
-    """An audit log; without a path nothing is kept."""
+    """An audit log of messages of these kinds; without a path nothing is kept."""
 
-    def __init__(self, path: Path | str | None = None) -> None:
-        self._path = None if path is None else Path(path)
+    def __init__(self, path: Path | str | None = None, kinds: type[IntEnum] = Kind) -> None:
+        self._path, self._kinds = None if path is None else Path(path), kinds
 
     def sent(self, messages: Iterable[Buffer]) -> None:
         """Messages leave this party."""
@@ -40,7 +41,7 @@ class Log:
             return
         line: dict[str, object] = {"event": event, "bytes": len(message), "sha256": hashlib.sha256(message).hexdigest()}
         try:
-            header = Header.parse(message, 0)
+            header = Header.parse(message, 0, self._kinds)
         except ProtocolError:
             line["kind"] = "unreadable"
         else:

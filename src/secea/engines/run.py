@@ -8,14 +8,19 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
+from secea.arithmetic.field import keep_freed_memory
 from secea.engines.driver import Driver, Patience
-from secea.engines.log import Log
+from secea.engines.form_driver import FormDriver
 from secea.engines.port import Port
 from secea.engines.site import Site
 from secea.engines.store import Store
-from secea.errors import FederationError
+from secea.errors import FederationError, RoundLost
+from secea.party.server import Server as FormServer
+
+MOST_LOST: Final = 8
+"""Rounds that may be lost one after the other, before somebody has to look after it."""
 
 
 class CountingPort(Port, Protocol):
@@ -25,37 +30,61 @@ class CountingPort(Port, Protocol):
     received: int
 
 
-def serve(site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger) -> Driver:
+def serve(
+    site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger
+) -> Driver | FormDriver:
     """Run so many rounds for this site, the server's. One run at a time: it holds the site's state."""
+    keep_freed_memory()
     with site.store.held(0):
         return _Run(site, port, rounds, patience, logger).all()
 
 
 class _Run:
     def __init__(self, site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger) -> None:
-        self._names, self._store, self._log = site.session.roster.names, site.store, Log(site.log)
+        self._names, self._store, self._log = site.session.roster.names, site.store, site.audit
         self._port, self._rounds, self._logger = port, rounds, logger
         save = partial(self._store.save, "server")
-        self._driver = Driver(site.server(), port, patience=patience, save=save, log=self._log)
+        server = site.server()
+        self._driver: Driver | FormDriver
+        if isinstance(server, FormServer):
+            self._driver = FormDriver(server, port, patience=patience, save=save, log=self._log)
+        else:
+            self._driver = Driver(server, port, patience=patience, save=save, log=self._log)
         self._finished, self._last = _counted(self._store)
+        if isinstance(self._driver, FormDriver):
+            self._driver.done = self._last
         self._started = time.monotonic()
 
-    def all(self) -> Driver:
+    def all(self) -> Driver | FormDriver:
         """What is left of the run."""
         driver = self._driver
         try:
             self._set_up()
             self._progress()
             while self._finished < self._rounds:
-                driver.round()
+                self._round()
                 self._progress()
             driver.finish()
         except FederationError as error:
             lost = "".join(f"; {self._names[n]} (client {n}): {why}" for n, why in sorted(driver.failures.items()))
             self._log.noted("failed", why=f"{error}{lost}")
             raise FederationError(f"{error}{lost}") from None
-        self._store.remove()
+        self._store.forget("rounds")
+        if isinstance(driver, Driver):  # else clients keep the keys of their names, and the server its numbers
+            self._store.remove()
         return driver
+
+    def _round(self) -> None:
+        """One round that gives means. One that is lost is recorded, and clients train on."""
+        for _ in range(MOST_LOST):
+            try:
+                self._driver.round()
+            except RoundLost as lost:
+                self._log.noted("round lost", why=str(lost))
+                self._logger.warning("secea: %s", lost)
+            else:
+                return
+        raise FederationError(f"{MOST_LOST} rounds in a row were lost")
 
     def _set_up(self) -> None:
         """A set-up that failed is tried once more, as part of the first round.
@@ -66,11 +95,11 @@ class _Run:
             self._driver.setup()
         except FederationError as error:
             self._logger.warning("secea: set-up: %s; once more", error)
-            self._driver.round()
+            self._round()
 
     def _progress(self) -> None:
         """After the set-up and after each round: count, and say what it cost and who is lost."""
-        done = self._driver.server.done
+        done = self._driver.done
         if done != self._last:  # else it was the set-up alone; a round that an earlier run had begun ends in it
             self._finished, self._last = self._finished + 1, done
             self._store.save("rounds", b"%d %d" % (self._finished, done))

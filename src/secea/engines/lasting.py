@@ -1,0 +1,357 @@
+"""The core of a client for an engine that starts a new process for each order: it outlives them all.
+
+Mask keys and noise seeds live in the memory of a core and nowhere else, so it has to last as long as the run. A
+`LastingCore` reaches the core of its site, or starts it. That core is nobody's child. It takes orders from a Unix
+socket that its own user alone can reach, one at a time and each on a connection of its own, and it ends after the run,
+when its state is removed, or when nobody has needed it for hours. The state folder says where it listens. Linux.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import queue
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import secea
+from secea.engines.core import BUSY, Asked, Call, Client, CoreError, Mark, do, hear, how_it_ended, limit, say
+from secea.engines.host import told
+from secea.engines.site import BUSY_SECONDS, Site
+from secea.errors import SecEAError
+from secea.wire.keys import digest
+from secea.wire.messages import Buffer
+
+IDLE_SECONDS: Final = 7200.0
+"""How long a core waits for an order; or twice as long as the last one was given, if that is more."""
+
+_ADDRESS: Final = "core.state"  # with this ending it goes when the state goes
+_SILENT_SECONDS: Final = 60.0  # who begins to give an order, and says nothing for so long, is not listened to
+_LOOK_SECONDS: Final = 0.5
+_GRACE: Final = 5.0
+_BACKLOG: Final = 64
+_PATH_BYTES: Final = 107  # the system's limit for a socket
+_CREDENTIALS: Final = struct.Struct("3i")  # process, user, group
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Where a core listens, and what it was started with."""
+
+    socket: str
+    process: int
+    settings: str
+
+    @classmethod
+    def read(cls, state: Path) -> _Address | None:
+        """The address that stands in a state folder; its core may be no more."""
+        try:
+            return cls(**json.loads((state / _ADDRESS).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, state: Path) -> None:
+        """As a whole or not at all."""
+        new = (state / _ADDRESS).with_suffix(".new")
+        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        new.replace(state / _ADDRESS)
+
+    def clear(self) -> None:
+        """Remove the socket and its folder; whatever else is in there stays."""
+        path = Path(self.socket)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            path.parent.rmdir()
+
+
+def _settings(site: Site) -> str:
+    """A hash of what a core is started with: the site's file, the federation, who this is, and the release."""
+    text = f"{secea.__version__} {site!r}"
+    return digest(b"settings", text.encode(), site.session.hash, site.key.public).hex()
+
+
+def _peer(channel: socket.socket) -> tuple[int, int]:
+    """The process at the other end, and its user."""
+    found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(found)
+    return process, user
+
+
+def _kill(process: int) -> None:
+    """End a core by its number; only while a connection to it stands, since no other process can have it then."""
+    if process > 0:  # 0: it is in another container
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+class LastingCore:
+    """The core of one site for callers that come and go: it is reached if it runs, and started if not.
+
+    A core that was started with another site file, federation or identity than those of now is replaced.
+    """
+
+    def __init__(self, site: Path | str, idle: float = IDLE_SECONDS) -> None:
+        self._file, self._idle = Path(site).absolute(), idle
+
+    def obey(self, order: Buffer, timeout: float) -> bytearray:
+        """The reply to an order, or a `CoreError` after at most `timeout` seconds and the time to end the core."""
+        end = time.monotonic() + timeout
+        reply = None
+        while reply is None:  # it was about to end when the order came
+            with self._reached(end, timeout) as channel:
+                reply = self._asked(channel, order, end, timeout)
+        return reply
+
+    def close(self) -> None:
+        """End the core of this site, if one runs, whatever it is doing."""
+        with self._alone(time.monotonic() + BUSY_SECONDS) as site:
+            if address := _Address.read(site.state):
+                self._end(address)
+
+    @staticmethod
+    def _asked(channel: socket.socket, order: Buffer, end: float, timeout: float) -> bytearray | None:
+        """The reply, or None if the core ended before it began with the order."""
+        call, (process, _) = Call(channel), _peer(channel)
+
+        def expire() -> None:
+            if call.mark is not Mark.TAKEN:  # else it listens, and is busy with what somebody else asked for
+                _kill(process)
+            with suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+
+        with limit(end - time.monotonic(), expire) as expired:
+            try:
+                return call.reply(order, timeout)
+            except OSError:
+                if expired.is_set():
+                    raise CoreError(BUSY if call.mark is Mark.TAKEN else how_it_ended(None, timeout)) from None
+                if call.mark is Mark.BEGUN:
+                    raise CoreError(how_it_ended(None, 0)) from None
+        return None
+
+    @contextmanager
+    def _reached(self, end: float, timeout: float) -> Iterator[socket.socket]:
+        """A connection to the one core of this site."""
+        with self._alone(end) as site:
+            while (channel := self._connected(site)) is None:
+                self._start(end, timeout)
+        with channel:
+            yield channel
+
+    @contextmanager
+    def _alone(self, end: float) -> Iterator[Site]:
+        """The site as it is now; nobody else starts or ends its core meanwhile."""
+        try:
+            site = Site.read(self._file)
+        except SecEAError as error:
+            raise CoreError(told(error)) from None
+        with self._file.open("rb") as file:
+            while not _locked(file.fileno()):
+                if time.monotonic() > end:
+                    raise CoreError(BUSY)
+                time.sleep(_LOOK_SECONDS / 10)
+            yield site
+
+    def _connected(self, site: Site) -> socket.socket | None:
+        """A connection to the core that runs; None if none does. One with other settings is ended."""
+        try:
+            address, settings = _Address.read(site.state), _settings(site)
+        except SecEAError as error:
+            raise CoreError(told(error)) from None
+        if address and address.settings == settings:
+            return _connection(address)
+        if address:
+            self._end(address)
+        return None
+
+    @staticmethod
+    def _end(address: _Address) -> None:
+        """End the core that listens there, if one does."""
+        if channel := _connection(address):
+            with channel, suppress(OSError):
+                _kill(_peer(channel)[0])
+                channel.settimeout(BUSY_SECONDS)
+                channel.recv(1)  # nothing, when it is no more
+        address.clear()
+
+    def _start(self, end: float, timeout: float) -> None:
+        """Start a core, and wait until it listens. It is nobody's child, so that it ends with nobody."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                shell = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh"]
+                own = [sys.executable, "-m", "secea.engines.lasting", self._file, theirs.fileno(), self._idle]
+                started = subprocess.run(  # noqa: S603 - our own module
+                    [*shell, *map(str, own)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    pass_fds=[theirs.fileno()], start_new_session=True, check=True,
+                )  # fmt: skip
+            with limit(end - time.monotonic(), lambda: _kill(int(started.stdout))) as expired:
+                try:
+                    mark, why = hear(ours)
+                except OSError:
+                    raise CoreError(how_it_ended(None, timeout if expired.is_set() else 0)) from None
+            if mark is Mark.FAILED:
+                raise CoreError(why.decode(errors="replace"))
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _connection(address: _Address) -> socket.socket | None:
+    """None if nobody listens there: the core was killed, or the machine was started anew."""
+    channel = socket.socket(socket.AF_UNIX)
+    try:
+        channel.settimeout(BUSY_SECONDS)
+        channel.connect(address.socket)
+        channel.settimeout(None)
+        if _peer(channel)[1] == os.getuid():
+            return channel
+    except OSError:
+        pass
+    channel.close()
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ in the core itself
+
+
+class _Door:
+    """Where a core that lasts takes its orders: a socket in a folder that its own user alone can enter."""
+
+    def __init__(self, state: Path, settings: str) -> None:
+        self._state = state
+        if stale := _Address.read(state):  # the state is ours, so nobody listens there
+            stale.clear()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._address = _Address(f"{_short_folder()}/core", os.getpid(), settings)
+        self._listener.bind(self._address.socket)
+        self._listener.listen(_BACKLOG)
+        self._address.write(state)
+        self._orders: queue.SimpleQueue[Asked] = queue.SimpleQueue()
+        self._open: set[socket.socket] = {self._listener}
+        os.register_at_fork(after_in_child=self._leave)
+        threading.Thread(target=self._welcome, daemon=True).start()
+
+    def _leave(self) -> None:
+        """Processes that the user's code starts are not the core: who talks to them would wait for ever."""
+        for each in self._open:
+            os.close(each.detach())
+
+    def _welcome(self) -> None:
+        while self._listener.fileno() >= 0:
+            try:
+                channel, _ = self._listener.accept()
+            except OSError:  # too many files are open, say
+                time.sleep(_LOOK_SECONDS)
+            else:
+                threading.Thread(target=self._take, args=(channel,), daemon=True).start()
+
+    def _take(self, channel: socket.socket) -> None:
+        """One order from whoever came. What is none is let go."""
+        self._open.add(channel)
+        try:
+            channel.settimeout(_SILENT_SECONDS)
+            if _peer(channel)[1] != os.getuid():
+                raise PermissionError
+            asked = Asked.receive(channel)
+            channel.settimeout(max(asked.seconds, 1.0))
+            asked.say(Mark.TAKEN)
+            self._orders.put(asked)
+        except (OSError, ValueError, OverflowError, MemoryError):
+            self._let_go(channel)
+
+    def _let_go(self, channel: socket.socket) -> None:
+        self._open.discard(channel)
+        channel.close()
+
+    def orders(self, idle: float) -> Iterator[Asked]:
+        """Until the run is over, the state is gone, or nobody has come for too long."""
+        patience, last = idle, time.monotonic()
+        while self._stands() and time.monotonic() - last < patience:
+            try:
+                asked = self._orders.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            if asked.end > time.monotonic():
+                with limit(asked.seconds + _GRACE, lambda: os._exit(1)):  # if whoever asked is no more
+                    yield asked
+            self._let_go(asked.channel)
+            if asked.over:
+                return
+            patience, last = max(idle, 2 * asked.seconds), time.monotonic()
+
+    def _stands(self) -> bool:
+        """Whether the state is still there, and ours. A moment in which it cannot be read is no end."""
+        try:
+            (self._state / _ADDRESS).stat()
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError | NotADirectoryError)
+        return _Address.read(self._state) in (None, self._address)
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else a thread that waits at it would keep it open
+        self._listener.close()
+        if self._stands():
+            (self._state / _ADDRESS).unlink(missing_ok=True)
+        self._address.clear()
+
+
+def _short_folder() -> str:
+    """A new folder for a socket, whose path may not be long."""
+    folder = tempfile.mkdtemp(prefix="secea-")
+    if len(os.fsencode(f"{folder}/core")) > _PATH_BYTES:
+        Path(folder).rmdir()
+        folder = tempfile.mkdtemp(prefix="secea-", dir="/tmp")
+    return folder
+
+
+def _redirect(log: Path | None) -> None:
+    """What is printed from now on goes beside the site's log: the pipes of whoever started the core may close."""
+    path = os.devnull if log is None else log.with_suffix(".out")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for each in (1, 2):
+        os.dup2(descriptor, each)
+    os.close(descriptor)
+
+
+def _last(client: Client, alone: ExitStack, starter: socket.socket, idle: float) -> None:
+    """A core that lasts. Whoever starts it hears that it listens, or why it does not."""
+    try:
+        door = alone.enter_context(closing(_Door(client.site.state, _settings(client.site))))
+        _redirect(client.site.log)
+    except Exception as error:
+        say(starter, Mark.FAILED, client.stopped(error))
+        raise
+    with suppress(OSError), starter:
+        say(starter, Mark.DONE)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    do(client, door.orders(idle))
+
+
+def main(site: str, descriptor: str, idle: str) -> None:
+    """A core that lasts; it tells whoever is at the other end of the socket that it inherited."""
+    with socket.socket(fileno=int(descriptor)) as starter, ExitStack() as alone:
+        _last(Client(Path(site), alone), alone, starter, float(idle))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
