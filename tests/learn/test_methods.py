@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from graphs import a_run, write_triples
-from secea.errors import ParamsError
-from secea.learn import methods
+from secea.arithmetic.grid import grid_of, grid_of_rows
+from secea.errors import ParamsError, TableError
+from secea.forms import DEFAULT, form_of
+from secea.learn import methods, record
+from secea.learn.learner import first_rows
 from secea.learn.methods import Mean, Secure
+from secea.table import Table
 
 Matrix = NDArray[Any]
 
@@ -45,30 +51,100 @@ def test_plain_and_common_are_numpys_means_over_owners(seed: int, clients: int, 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_secure_means_are_the_plain_ones_to_the_resolution_in_every_round(seed: int) -> None:
-    ids, tables = some(seed, 5, 12, 4)
-    ids[2], tables[2] = ids[2][:0], tables[2][:0]  # someone has nothing
-    secure, plain = Secure([own.tolist() for own in ids], 4, collusion=1, rounds=3), Mean(ids, common=False)
-    for _ in range(3):
+@pytest.mark.parametrize("clients", [2, 5])
+def test_secure_means_are_the_plain_ones_to_the_resolution_in_every_round(seed: int, clients: int) -> None:
+    ids, tables = some(seed, clients, 12, 9)
+    if clients > 2:
+        ids[2], tables[2] = ids[2][:0], tables[2][:0]  # someone has nothing
+    secure, plain = Secure([own.tolist() for own in ids], 9, rounds=3), Mean(ids, common=False)
+    assert secure.params.collusion == clients - 1, "all others may conspire"
+    for trained in (True, False, False):
         protected, open_ = secure.aggregate(tables), plain.aggregate(tables)
         for a, b in zip(protected, open_, strict=True):
             assert a.dtype == np.float64
-            np.testing.assert_allclose(a, b, rtol=0, atol=2**-43)
-        tables = [table + np.float64(0.1) for table in open_]
+            np.testing.assert_allclose(a, b, rtol=0, atol=secure.params.resolution)
+        tables = [table + np.float64(0.1) for table in open_] if trained else protected
+
+
+def test_rows_that_nobody_trained_on_have_next_to_no_fill() -> None:
+    names = [[*range(40)] for _ in range(5)]
+    params = methods.params_of(names, 16, collusion=None, rounds=3, max_abs=methods.MAX_ABS)
+    secure, rows = Secure(names, 16, rounds=3), first_rows(names[0], 16, 0.1, 0, "entity")
+    for _ in range(3):
+        bits, steps = grid_of_rows(rows, *grid_of(rows, rows.dtype))
+        fill = np.maximum(2.0 ** (np.frexp(np.abs(rows))[1] - 1 - bits[:, None]), steps[:, None])
+        assert fill.max() < params.resolution / 64
+        rows = secure.aggregate([rows] * 5)[0]
+
+
+@pytest.mark.parametrize("clients", [2, 3, 6, 10, 12, 16, 17, 30])
+def test_means_are_as_fine_as_an_element_of_8_bytes_allows_up_to_16_clients(clients: int) -> None:
+    names = [[*range(n, n + 300)] for n in range(clients)]
+    params = methods.params_of(names, 64, collusion=None, rounds=100, max_abs=methods.MAX_ABS)
+    form = form_of(DEFAULT)
+    chosen, finer = (
+        form.facts(form.checked(replace(params, precision=params.precision + more)))["primes"] for more in (0, 1)
+    )
+    assert (chosen == 1) == (clients <= 16)
+    assert methods.LEAST_PRECISION <= params.precision <= methods.MOST_PRECISION
+    assert finer > chosen or params.precision == methods.MOST_PRECISION
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (17.0, r"client 2: embeddings grew to 17, beyond .* 16; begin a new run with --max-abs 128, or with a lower"),
+        (np.nan, r"client 2: training diverged, .* try a lower --lr"),
+        (-np.inf, r"client 2: training diverged"),
+    ],
+)
+def test_embeddings_out_of_range_are_an_error_that_says_what_to_do(value: float, error: str) -> None:
+    ids, tables = some(0, 3, 6, 2)
+    secure = Secure([own.tolist() for own in ids], 2, rounds=2)
+    before = [table.copy() for table in tables]
+    tables[2][0, 1] = value
+    with pytest.raises(TableError, match=error):
+        secure.aggregate(tables)
+    for a, b in zip(secure.aggregate(before), Mean(ids, common=False).aggregate(before), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=secure.params.resolution)
 
 
 def test_the_record_of_a_round_adds_up() -> None:
     ids, tables = some(1, 5, 40, 16)
     secure = Secure([own.tolist() for own in ids], 16, collusion=2, rounds=1)
-    assert secure.record["bytes"].keys() >= {"hello", "table", "query"}
-    secure.aggregate(tables)
-    record, hops = secure.record, [hop for hop in secure._federation.traffic if hop.round == 1]
-    assert sum(record["bytes"].values()) == sum(hop.size for hop in hops)
-    assert record["server_bytes"] == sum(hop.size for hop in hops if hop.sender == "server")
-    assert record["client_bytes"] == max(sum(h.size for h in hops if h.sender == n) for n in range(5))
-    assert record["cpu"].keys() == {"sharing", "retrieval", "sealing", "other"}
-    assert all(seconds >= 0 for seconds in record["cpu"].values())
-    assert sum(record["cpu"].values()) == pytest.approx(sum(record["stages"].values()), rel=0.05)
+    hops = secure._federation.traffic
+    for begun in (0, len(hops)):  # the set-up, then a round
+        if begun:
+            secure.aggregate(tables)
+        record, mine = secure.record, hops[begun:]
+        assert {kind for kind, size in record["bytes"].items() if size} == {hop.kind for hop in mine}
+        assert sum(record["bytes"].values()) == sum(hop.size for hop in mine)
+        assert record["server_bytes"] == sum(hop.size for hop in mine if hop.sender == "server")
+        assert record["client_bytes"] == max(sum(h.size for h in mine if h.sender == n) for n in range(5))
+        assert record["cpu"].keys() == {"clients", "server", "sealing"}
+        assert all(seconds > 0 for seconds in record["cpu"].values())
+        assert sum(record["cpu"].values()) == pytest.approx(sum(record["stages"].values()), rel=0.05)
+
+
+def test_every_message_is_counted_as_sealed_and_as_opened() -> None:
+    ids, tables = some(1, 3, 40, 16)
+    secure = Secure([own.tolist() for own in ids], 16, rounds=1)
+    with record._sealing() as sealed:
+        hops = len(secure._federation.traffic)
+        secure._federation.round(
+            [Table.trusted(tuple(own.tolist()), table) for own, table in zip(ids, tables, strict=True)]
+        )
+    mine = secure._federation.traffic[hops:]
+    spared = sum(hop.kind == "means" for hop in mine) * 2 // 3  # it is sealed once for all three
+    assert spared
+    assert Counter(side for side, _ in sealed) == {"server": len(mine) - spared, "clients": len(mine)}
+
+
+def test_the_set_up_tells_how_far_it_is() -> None:
+    told: list[tuple[int, int]] = []
+    Secure([["a", "b"], ["b"], ["c"]], 2, rounds=1, progress=lambda done, total: told.append((done, total)))
+    (total,) = {total for _, total in told}
+    assert max(told) == (total, total)
 
 
 def test_methods_share_exactly_what_they_say(tmp_path: Path) -> None:
@@ -90,9 +166,17 @@ def test_methods_share_exactly_what_they_say(tmp_path: Path) -> None:
             assert alike == shared, (method, name)
 
 
-def test_too_few_clients_for_the_protocol_are_told_what_else_there_is() -> None:
-    with pytest.raises(ParamsError, match=r"clients must be 3.*leave the method secea out: --methods local,plain"):
-        methods.check(("local", "secea", "plain"), 2, 1)
-    with pytest.raises(ParamsError, match=r"collusion must be 1\.\.1 for 4 clients"):
-        methods.check(("secea",), 4, 2)
-    methods.check(("local", "plain"), 2, 1)
+def test_what_the_protocol_refuses_is_told_with_what_else_there_is() -> None:
+    with pytest.raises(ParamsError, match=r"clients must be 2.*leave the method secea out: --methods local,plain"):
+        methods.check(("local", "secea", "plain"), 1, None)
+    with pytest.raises(ParamsError, match=r"collusion must be 1\.\.3 for 4 clients"):
+        methods.check(("secea",), 4, 4)
+    assert methods.check(("local", "plain"), 1, None) == []
+    assert methods.check(("secea",), 4, 3) == []
+
+
+def test_two_clients_are_told_what_they_learn_of_each_other(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run", [write_triples(tmp_path / "t.tsv", 150)], clients=2, methods=("secea", "plain"))
+    result = run.go(lambda _method, _round: None)
+    assert any("each other's rows of these, by subtraction" in message for message in result["messages"])
+    assert result["methods"]["secea"] == pytest.approx(result["methods"]["plain"], abs=2e-3)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from graphs import a_run, write_triples
 from secea.cli import main
 from secea.errors import DataError, ParamsError
+from secea.learn import methods, show
 from secea.learn.folder import Folder
 from secea.learn.methods import METHODS
 from secea.learn.run import Run
@@ -107,6 +111,24 @@ def test_a_secure_run_that_was_killed_sets_up_again_and_gives_the_same_to_the_re
     assert result["methods"]["secea"] == pytest.approx(result["methods"]["plain"], abs=2e-3)
 
 
+def test_a_terminal_shows_the_set_up_and_each_method(tmp_path: Path, source: Path) -> None:
+    screen = Console(file=StringIO(), force_terminal=True, width=80)
+    run = a_run(tmp_path / "run", [source], methods=("secea", "plain"), rounds=1)
+    with show.bars(run.config.methods, run.config.rounds, screen) as (watch, progress):
+        run.go(watch, progress)
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
+    assert all(re.search(rf"{name} .*{done}", shown) for name, done in (("set-up", "100/100"), ("secea", "1/1")))
+    with show.bars(("local",), 1, Console(file=StringIO())) as (_, silent):
+        assert silent is None
+
+
+def test_embeddings_beyond_max_abs_stop_a_run_with_advice(tmp_path: Path, source: Path) -> None:
+    words = ("kg", "--data", str(source), "--clients", "3", "--rounds", "1", "--methods", "secea", "--max-abs", "0.01")
+    ran = invoke(*words, "--out", str(tmp_path / "run"))
+    assert ran.exit_code == 3
+    assert "beyond the range of the secure means, 0.01; begin a new run with --max-abs" in ran.output
+
+
 def test_a_finished_run_is_not_run_again(tmp_path: Path, source: Path) -> None:
     result = finished(tmp_path / "run", source, methods=("local",))
     assert Run.resume(tmp_path / "run").go(lambda _method, _round: pytest.fail("it ran")) == result
@@ -169,7 +191,7 @@ def test_clients_of_very_different_size_are_handled_and_told(tmp_path: Path) -> 
     ("settings", "error"),
     [
         ({"split": "files"}, "--split files needs one file for each client"),
-        ({"clients": 2}, "leave the method secea out"),
+        ({"collusion": 4}, "leave the method secea out"),
         ({"device": "nonsense"}, "--device nonsense cannot be used"),
     ],
 )
@@ -202,6 +224,15 @@ def test_noise_is_the_same_for_all_methods_and_the_epsilon_is_told(tmp_path: Pat
     ):
         assert np.abs(a["matrix"] - b["matrix"]).max() > 0.01
     assert not list((tmp_path / "run").rglob("*.key"))
+
+
+def test_strong_noise_widens_the_range_of_the_secure_means(tmp_path: Path, source: Path) -> None:
+    dp = {"epsilon": 0.5, "delta": 1e-5, "clip": 1.0}
+    run = a_run(tmp_path / "run", [source], methods=("secea", "plain"), dp=dp)
+    result = run.go(quiet)
+    with np.load(tmp_path / "run/embeddings/plain/client 0.npz") as final:
+        assert methods.MAX_ABS < np.abs(final["matrix"]).max() < run.max_abs
+    assert result["methods"]["secea"]["mrr"] == pytest.approx(result["methods"]["plain"]["mrr"], abs=2e-3)
 
 
 def test_the_secret_of_the_noise_is_for_its_owner_alone_and_kept_over_a_restart(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 METHODS: Final = ("local", "common", "secea", "plain", "central")
 ENDS: Final = {"local": 0.574, "common": 0.613, "secea": 0.702, "plain": 0.702, "central": 0.769}
 SETUP: Final = {
-    "reshare": 4_409_888, "query": 815_872, "indicator": 216_832, "table": 209_728, "opening": 128_000,
-    "reciprocal": 128_000, "hello": 27_520, "contributors": 10_512, "tags": 9_280,
+    "evaluation": 320_768, "table": 209_728, "lists": 183_296, "dealing": 28_672, "list": 22_912, "part": 16_128,
+    "hello": 14_976, "share": 12_544, "commitment": 10_240, "mark": 10_240, "confirm": 10_240, "tags": 9_280,
+    "key": 2_176, "begin": 1_800, "digest": 1_792,
 }  # fmt: skip
-ROUND: Final = {"share": 4_571_392, "answer": 2_709_504, "mean": 1_353_352, "contributors": 1_800}
+ROUND: Final = {"upload": 588_416, "means": 563_320, "begin": 1_800, "key": 1_088, "digest": 896, "ready": 768}
 
 
 def write_json(path: Path, value: object) -> None:
@@ -108,18 +109,19 @@ def _metrics(
 
 
 def _protocol(rng: np.random.Generator, rounds: int) -> list[dict[str, Any]]:
-    stages = {"keys": 0.01, "greeting": 0.036, "secret": 0.02, "table": 0.035, "query": 0.057, "reshare": 0.1}
+    stages = {"greeting": 0.036, "deal": 0.057, "evaluate": 0.49, "secret": 0.02, "table": 0.035}
     setup = {
-        "round": 0, "wall": 0.62, "cpu": {"sharing": 0.21, "retrieval": 0.28, "sealing": 0.09, "other": 0.05},
-        "stages": stages, "bytes": SETUP, "client_bytes": 401_000, "server_bytes": 2_900_000,
+        "round": 0, "wall": 0.62, "cpu": {"clients": 0.53, "server": 0.02, "sealing": 0.09},
+        "stages": stages, "bytes": SETUP, "client_bytes": 52_056, "server_bytes": 438_344,
     }  # fmt: skip
     lines: list[dict[str, Any]] = [setup]
     for r in range(1, rounds + 1):
         slow = float(rng.uniform(0.9, 1.1))
-        cpu = {"sharing": 0.031 * slow, "retrieval": 0.05 * slow, "sealing": 0.021 * slow, "other": 0.004}
+        cpu = {"clients": 0.081 * slow, "server": 0.004, "sealing": 0.021 * slow}
+        stages = {"contribute": 0.041, "upload": 0.062}
         lines.append(
-            {"round": r, "wall": 0.105 * slow, "cpu": cpu, "stages": {"share": 0.041, "answer": 0.062}, "bytes": ROUND,
-             "client_bytes": 612_000, "server_bytes": 4_310_000}
+            {"round": r, "wall": 0.105 * slow, "cpu": cpu, "stages": stages, "bytes": ROUND, "client_bytes": 73_648,
+             "server_bytes": 567_104}
         )  # fmt: skip
     return lines
 

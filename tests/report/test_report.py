@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from made_up import make_run, write_json
+from made_up import ROUND, SETUP, make_run, write_json
 from secea.cli import main
 from secea.errors import DataError
 from secea.report import charts, write
@@ -133,6 +133,21 @@ def test_what_a_run_does_not_have_is_left_out(tmp_path: Path, missing: str) -> N
         "embeddings": {"A picture of the embeddings"},
     }
     assert whole - there == gone[missing]
+
+
+def test_small_kinds_of_messages_are_drawn_as_one_and_listed_each(tmp_path: Path) -> None:
+    page = page_of(make_run(tmp_path / "run"))
+    assert "4 small kinds" in page  # begin, key, digest and ready, of a round
+    assert all(f"<td>{kind}</td>" in page for kind in (*ROUND, *SETUP))
+
+
+def test_kinds_of_work_that_the_page_does_not_know_are_counted_as_other(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    log = run / "protocol.jsonl"
+    log.write_text(log.read_text().replace('"clients":', '"juggling":'))
+    spent = grouped([read(run)])[0].per_round()
+    assert spent["clients"] == 0
+    assert spent["other"] > spent["sealing"] > 0
 
 
 def test_a_run_without_secea_says_what_the_others_reached(tmp_path: Path) -> None:
@@ -254,7 +269,7 @@ def test_text_from_a_run_never_becomes_markup(tmp_path: Path) -> None:
             "hits@1",
             "common",
             "client 1",
-            "reshare",
+            "upload",
             "greeting",
             "its metrics",
         ):

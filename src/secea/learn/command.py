@@ -73,8 +73,12 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--methods", metavar="A,B,...", help=f"Which ones; all of {','.join(METHODS)}."),
         click.option(
-            "--collusion", metavar="N", type=POSITIVE, default=1, show_default=True,
-            help="So many clients together learn nothing (secea; less than half).",
+            "--collusion", metavar="N", type=POSITIVE,
+            help="So many clients may conspire with the server (secea).  [all others]",
+        ),
+        click.option(
+            "--max-abs", metavar="X", type=ABOVE_ZERO,
+            help="No embedding grows beyond this (secea).  [16; more with --dp-epsilon]",
         ),
         click.option(
             "--every", metavar="N", type=POSITIVE, default=5, show_default=True, help="Evaluate after so many rounds."
@@ -238,8 +242,8 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
     run, folder = make(), None
     try:
         folder = run.folder.path
-        with show.bars(run.config.methods, run.config.rounds, Console(stderr=True)) as watch:
-            result = run.go(watch)
+        with show.bars(run.config.methods, run.config.rounds, Console(stderr=True)) as (watch, progress):
+            result = run.go(watch, progress)
     except KeyboardInterrupt:
         click.echo(f"stopped; go on with: secea train --resume {folder}", err=True)
         sys.exit(130)

@@ -45,7 +45,10 @@ class Config:
     temperature: float = 1.0
     seed: int = 0
     methods: tuple[str, ...] = METHODS
-    collusion: int = 1
+    collusion: int | None = None
+    """None: all other clients may conspire."""
+    max_abs: float | None = None
+    """The range of embeddings in `secea`. None: what training needs, see `Run.max_abs`."""
     every: int = 5
     device: str = "cpu"
     dp: dict[str, float] | None = None

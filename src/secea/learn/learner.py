@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,19 +18,18 @@ from torch import Tensor
 from secea.learn.steps import Recorded, Steps
 from secea.table import Name, name_bytes
 
-GRID: Final = 2.0**-18
-"""Means are rounded to this: secure and plain means, which differ by far less, then train alike to the last bit."""
 
-
-def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what: str) -> NDArray[np.float32]:
+def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what: str) -> NDArray[np.float64]:
     """Where embeddings start: uniform in [-spread, spread), a public function of the seed and the name.
 
-    So those who own an entity start from the same row, and nobody has to send it.
+    So those who own an entity start from the same row, and nobody has to send it. A row that nobody trains on is shared
+    as it began: it has all the bits of a float64, since a coarse row would be filled, and the fill would be wide.
     """
     start = f"secea {what} {seed}\n".encode()
-    words = b"".join(hashlib.shake_256(start + name_bytes(name)).digest(4 * width) for name in names)
-    uniform = (np.frombuffer(words, "<u4") >> 8) * 2.0**-24
-    return ((2.0 * uniform - 1.0) * spread).astype(np.float32).reshape(-1, width)
+    words = b"".join(hashlib.shake_256(start + name_bytes(name)).digest(8 * width) for name in names)
+    high, low = np.frombuffer(words, "<u4").reshape(-1, 2, width).transpose(1, 0, 2)
+    uniform = (high >> 8) * 2.0**-24 + (low >> 3) * 2.0**-53
+    return (2.0 * uniform - 1.0) * spread
 
 
 def generator(device: torch.device, *of: object) -> torch.Generator:
@@ -70,12 +69,12 @@ class Learner:
     """One client's embeddings (or all clients' together) and what trains them."""
 
     def __init__(
-        self, number: int, ids: NDArray[np.int64], shared: NDArray[np.float32], own: Mapping[str, Any], how: Training
+        self, number: int, ids: NDArray[np.int64], shared: NDArray[np.float64], own: Mapping[str, Any], how: Training
     ) -> None:
         self.number, self.ids, self.how = number, ids, how
         self.shared = torch.tensor(shared, dtype=torch.float64, device=how.device)
         """One row for each of `ids`: what a client contributes and gets back. Losses and scores take it as float32."""
-        self.own = {name: torch.tensor(value, device=how.device) for name, value in own.items()}
+        self.own = {name: torch.tensor(value, dtype=torch.float32, device=how.device) for name, value in own.items()}
         """What never leaves the client."""
         steps = Recorded if how.device.type == "cuda" else Steps
         self._steps = steps(self.loss, [self.shared, *self.own.values()], how.lr, how.batch)
@@ -111,8 +110,8 @@ class Learner:
         return self.shared.cpu().numpy().copy()
 
     def adopt(self, rows: NDArray[np.float64]) -> None:
-        """The means, on a grid, instead of the shared rows."""
-        self.shared.copy_(torch.from_numpy(np.rint(rows / GRID) * GRID))
+        """The means instead of the shared rows. They are not rounded: a coarse row is contributed with a wide fill."""
+        self.shared.copy_(torch.from_numpy(rows))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that another learner for the same data needs to go on from here."""

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import math
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.engines.local import Federation
-from secea.engines.local_port import Hop
-from secea.errors import ParamsError
+from secea.engines.federation import FormFederation, Progress
+from secea.errors import ParamsError, TableError
+from secea.forms import DEFAULT, form_of
+from secea.learn.record import recorded
 from secea.params import Params
-from secea.retrieval import check_paper
 from secea.table import Name, Table
-from secea.wire.keys import Opener, Sealer
-from secea.wire.messages import Buffer, Header, Kind
 
 Matrix = NDArray[np.float64]
 METHODS: Final = ("local", "common", "secea", "plain", "central")
 """In the order in which they are run and shown."""
-PRECISION: Final = 50
-"""Bits of a secure mean below `Params.max_abs`. They cost little more than 24 would; and such a mean hardly ever rounds
-otherwise than the plain one (`learner.GRID`)."""
+MAX_ABS: Final = 16.0
+"""The range of embeddings where the user says nothing. Models here stay below 3; the narrower, the finer a mean."""
+LEAST_PRECISION: Final = 20
+"""Bits of a secure mean below the range: what training must have, whatever an element costs."""
+MOST_PRECISION: Final = 36
+"""More gains nothing: losses are computed in float32."""
 
 
 class Method(Protocol):
@@ -59,101 +61,81 @@ class Mean:
 class Secure:
     """The same means by the protocol, with all parties in this process; what each round took is in `record`."""
 
-    def __init__(self, names: Sequence[Sequence[Name]], dim: int, *, collusion: int, rounds: int) -> None:
+    def __init__(
+        self, names: Sequence[Sequence[Name]], dim: int, *, collusion: int | None = None, rounds: int,
+        max_abs: float = MAX_ABS, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         self._names = names
-        params = Params(clients=len(names), dim=dim, collusion=collusion, rounds=rounds, precision=PRECISION)
-        self._federation = Federation(params)
-        with self._recorded():
+        params = params_of(names, dim, collusion=collusion, rounds=rounds, max_abs=max_abs)
+        self._federation, _ = _federation(params)
+        self._federation.progress = progress
+        with recorded(self._federation) as self.record:
             self._federation.setup(names)
 
     record: dict[str, Any]
     """Time and bytes of the last call: a line of protocol.jsonl, without its round."""
 
+    @property
+    def params(self) -> Params:
+        """Of the federation: `resolution` says how far a secure mean is off, at most."""
+        return self._federation.params
+
     def aggregate(self, tables: Sequence[Matrix]) -> list[Matrix]:
         """One round of the protocol."""
-        with self._recorded():
+        for n, table in enumerate(tables):
+            _check_range(n, table, self.params.max_abs)
+        with recorded(self._federation) as self.record:
             means = self._federation.round(
                 [Table.trusted(tuple(own), table) for own, table in zip(self._names, tables, strict=True)]
             )
         return [mean.matrix for mean in means]
 
-    @contextmanager
-    def _recorded(self) -> Iterator[None]:
-        before, hops, started = _stages(self._federation), len(self._federation.traffic), time.perf_counter()
-        with _sealing() as sealed:
-            yield
-        wall = time.perf_counter() - started
-        stages = _stages(self._federation)
-        stages.subtract(before)
-        self.record = _record(wall, {s: t for s, t in stages.items() if t > 0}, sealed, self._federation.traffic[hops:])
+
+def params_of(
+    names: Sequence[Sequence[Name]], dim: int, *, collusion: int | None, rounds: int, max_abs: float
+) -> Params:
+    """The highest precision for which an element takes no more bytes than for the least that training needs."""
+    form = form_of(DEFAULT)
+    union = {name for own in names for name in own}
+    given = Params(clients=len(names), dim=dim, collusion=collusion, rounds=rounds, max_abs=max_abs)
+    given = given.with_bounds(max_entities=max(map(len, names), default=0), max_union=len(union))
+
+    def primes(precision: int) -> int:
+        return form.facts(form.checked(replace(given, precision=precision)))["primes"]
+
+    precision, fewest = LEAST_PRECISION, primes(LEAST_PRECISION)
+    with suppress(ParamsError):  # where nothing holds so many bits
+        while precision < MOST_PRECISION and primes(precision + 1) == fewest:
+            precision += 1
+    return replace(given, precision=precision)
 
 
-def _stages(federation: Federation) -> Counter[str]:
-    """CPU seconds of all parties by stage, so far."""
-    total: Counter[str] = Counter()
-    for phases in federation.timing.values():
-        for cost in phases.values():
-            total.update(cost.stages)
-    return total
+def _federation(params: Params) -> tuple[FormFederation, list[str]]:
+    """A federation, and what it warns of."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        federation = FormFederation(params, DEFAULT)
+    return federation, [str(each.message) for each in told]
 
 
-@contextmanager
-def _sealing() -> Iterator[list[tuple[Kind, float]]]:
-    """CPU seconds of each sealing and opening while it lasts, by kind of message."""
-    spent: list[tuple[Kind, float]] = []
-    seal, open_ = Sealer.seal, Opener.open
+def _check_range(client: int, table: Matrix, max_abs: float) -> None:
+    largest = float(np.abs(table).max(initial=0.0))
+    if not math.isfinite(largest):
+        raise TableError(f"client {client}: training diverged, embeddings are no numbers any more; try a lower --lr")
+    if largest > max_abs:
+        room = 2.0 ** math.ceil(math.log2(4 * largest))
+        raise TableError(
+            f"client {client}: embeddings grew to {largest:.3g}, beyond the range of the secure means, {max_abs:g};"
+            f" begin a new run with --max-abs {room:g}, or with a lower --lr"
+        )
 
-    def timed_seal(self: Sealer, chunk: int, *payload: Buffer) -> memoryview:
-        return timed(self.header.kind, seal, self, chunk, *payload)
 
-    def timed_open(self: Opener, header: Header, message: Buffer) -> memoryview:
-        return timed(header.kind, open_, self, header, message)
-
-    def timed(kind: Kind, work: Callable[..., memoryview], *args: Any) -> memoryview:
-        started = time.thread_time()
-        try:
-            return work(*args)
-        finally:
-            spent.append((kind, time.thread_time() - started))
-
-    Sealer.seal, Opener.open = timed_seal, timed_open  # type: ignore[method-assign]
+def check(methods: Sequence[str], clients: int, collusion: int | None, max_abs: float = MAX_ABS) -> list[str]:
+    """Refuse early what the protocol would refuse. Returns what it warns of."""
+    if "secea" not in methods:
+        return []
     try:
-        yield spent
-    finally:
-        Sealer.seal, Opener.open = seal, open_  # type: ignore[method-assign]
-
-
-def _record(
-    wall: float, stages: dict[str, float], sealed: Sequence[tuple[Kind, float]], hops: Sequence[Hop]
-) -> dict[str, Any]:
-    def sealing(*kinds: Kind) -> float:
-        return sum(seconds for kind, seconds in sealed if kind in kinds)
-
-    sharing, retrieval = stages.get("share", 0.0), stages.get("answer", 0.0)
-    aside = set(Kind) - {Kind.SHARE, Kind.ANSWER, Kind.MEAN}
-    cpu = {
-        "sharing": max(0.0, sharing - sealing(Kind.SHARE)),
-        "retrieval": max(0.0, retrieval - sealing(Kind.ANSWER, Kind.MEAN)),
-        "sealing": sealing(*Kind),
-        "other": max(0.0, sum(stages.values()) - sharing - retrieval - sealing(*aside)),
-    }
-    sizes: Counter[str] = Counter()
-    sent: Counter[int | str] = Counter()
-    for hop in hops:
-        sizes[hop.kind] += hop.size
-        sent[hop.sender] += hop.size
-    server = sent.pop("server", 0)
-    return {
-        "wall": wall, "cpu": cpu, "stages": stages, "bytes": dict(sizes),
-        "client_bytes": max(sent.values(), default=0), "server_bytes": server,
-    }  # fmt: skip
-
-
-def check(methods: Sequence[str], clients: int, collusion: int) -> None:
-    """Refuse early what the protocol would refuse."""
-    if "secea" in methods:
-        try:
-            check_paper(Params(clients=clients, dim=1, collusion=collusion))
-        except ParamsError as error:
-            others = ",".join(name for name in methods if name != "secea") or "plain"
-            raise ParamsError(f"{error}; or leave the method secea out: --methods {others}") from None
+        return _federation(Params(clients=clients, dim=1, collusion=collusion, max_abs=max_abs))[1]
+    except ParamsError as error:
+        others = ",".join(name for name in methods if name != "secea") or "plain"
+        raise ParamsError(f"{error}; or leave the method secea out: --methods {others}") from None

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from secea.engines.federation import Progress
 from secea.errors import DataError, ParamsError
 from secea.learn import config as settings
 from secea.learn import data as files
@@ -39,6 +40,8 @@ Seconds = defaultdict[str, float]
 CLIENTS: Final = 8
 """Where neither the user nor the data says how many."""
 SHARING: Final = ("common", "secea", "plain")
+FARTHEST: Final = 8
+"""So many standard deviations no noise goes."""
 
 
 class Run:
@@ -52,10 +55,10 @@ class Run:
             config.task, data, split, clients=number, seed=config.seed, share=config.share, core=config.core
         )
         self.clients, self.parts = dealt.clients, dealt.parts
-        methods.check(config.methods, len(self.clients), config.collusion)
+        warned = methods.check(config.methods, len(self.clients), config.collusion, config.max_abs or methods.MAX_ABS)
         self.data, self.task = data, _task(config, data, dealt)
         self.split = split
-        self.messages = [*dealt.messages, *self.task.messages()]
+        self.messages = [*dealt.messages, *self.task.messages(), *warned]
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, len(self.clients)))
 
     @classmethod
@@ -98,8 +101,8 @@ class Run:
 
     # ---------------------------------------------------------------------------------------------------- the loop
 
-    def go(self, watch: Watch) -> dict[str, Any]:
-        """All methods, from where they stand. Returns what `--json` prints."""
+    def go(self, watch: Watch, progress: Progress | None = None) -> dict[str, Any]:
+        """All methods, from where they stand. Returns what `--json` prints. `progress` is told of the set-up."""
         done = self.folder.read_json("result.json")
         if done is not None:
             return done
@@ -109,13 +112,13 @@ class Run:
         if self.config.dp is not None:
             _ = self._noise
         for name in self.config.methods:
-            self._method(name, watch)
+            self._method(name, watch, progress)
         result = self._result()
         self.folder.write_json("result.json", result)
         self.folder.forget()
         return result
 
-    def _method(self, name: str, watch: Watch) -> None:
+    def _method(self, name: str, watch: Watch, progress: Progress | None) -> None:
         central, config = name == "central", self.config
         learners = [self.task.learner(None)] if central else [self.task.learner(n) for n in range(len(self.clients))]
         seconds: Seconds = defaultdict(float)
@@ -129,7 +132,7 @@ class Run:
         watch(name, begun)
         if begun == config.rounds and saved is not None:
             return
-        method = self._aggregation(name, begun)
+        method = self._aggregation(name, begun, progress)
         if saved is None:
             self._evaluate(name, learners, 0, None, seconds)
             self.folder.save(name, 0, [each.state() for each in learners], seconds)
@@ -162,13 +165,16 @@ class Run:
         """Clients side by side; a GPU takes them one after the other."""
         return [*map(work, items)] if self.config.device != "cpu" else [*self._pool.map(work, items)]
 
-    def _aggregation(self, name: str, begun: int) -> methods.Method | None:
+    def _aggregation(self, name: str, begun: int, progress: Progress | None) -> methods.Method | None:
         if name not in SHARING:
             return None
         if name != "secea":
             return methods.Mean(self.task.ids, common=name == "common")
         names = [[self.data.entities[i] for i in own] for own in self.task.ids]
-        secure = methods.Secure(names, self.task.width, collusion=self.config.collusion, rounds=self.config.rounds)
+        secure = methods.Secure(
+            names, self.task.width, collusion=self.config.collusion, rounds=self.config.rounds,
+            max_abs=self.max_abs, progress=progress,
+        )  # fmt: skip
         self.folder.log("protocol.jsonl", {"round": 0, "resumed": begun, **secure.record})
         return secure
 
@@ -211,6 +217,16 @@ class Run:
         dp = self.config.dp
         mechanism = privacy.calibrated(dp["epsilon"], dp["delta"], dp["clip"], self.config.rounds)
         return mechanism, self.folder.secret(privacy.new_key())
+
+    @cached_property
+    def max_abs(self) -> float:
+        """The range of embeddings in `secea`: the user's word, or what training needs and all rounds' noise adds."""
+        if self.config.max_abs is not None:
+            return self.config.max_abs
+        if self.config.dp is None:
+            return methods.MAX_ABS
+        drift = FARTHEST * self._noise[0].deviation * math.sqrt(self.config.rounds)
+        return math.ldexp(1.0, math.ceil(math.log2(methods.MAX_ABS + drift)))
 
     def _noised(self, before: Sequence[methods.Matrix], after: Sequence[methods.Matrix], round: int) -> list[Any]:
         mechanism, key = self._noise

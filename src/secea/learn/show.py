@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 
+from secea.engines.federation import Progress
 from secea.learn.run import Watch
 
 MEANING = {
@@ -22,20 +24,27 @@ MEANING = {
 
 
 @contextmanager
-def bars(methods: Sequence[str], rounds: int, console: Console) -> Iterator[Watch]:
-    """A bar for each method; nothing at all where nobody looks."""
+def bars(methods: Sequence[str], rounds: int, console: Console) -> Iterator[tuple[Watch, Progress | None]]:
+    """A bar for each method, and one for the set-up of the protocol; nothing at all where nobody looks."""
     if not console.is_terminal:
-        yield lambda _method, _round: None
+        yield lambda _method, _round: None, None
         return
     columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        tasks = {name: progress.add_task(name, total=rounds, start=False) for name in methods}
+    with Bars(*columns, console=console) as shown:
+        tasks = {}
+        for name in methods:
+            if name == "secea":
+                setup = shown.add_task("set-up", total=100, visible=False)
+            tasks[name] = shown.add_task(name, total=rounds, start=False)
 
         def watch(method: str, round: int) -> None:
-            progress.start_task(tasks[method])
-            progress.update(tasks[method], completed=round)
+            shown.start_task(tasks[method])
+            shown.update(tasks[method], completed=round)
 
-        yield watch
+        def progress(done: int, total: int) -> None:
+            shown.update(setup, completed=100 * done // total, visible=True)
+
+        yield watch, progress
 
 
 def table(result: dict[str, Any], console: Console) -> None:

@@ -25,8 +25,8 @@ FIRST: Final = (*PLAIN, "clients", "split", "dp")
 """Settings by which configurations are called, if they differ in them; what is plain says itself."""
 ERRORS: Final = {"rmse", "mae", "mse", "loss", "mr"}
 """Metrics of which less is better."""
-PARTS: Final = ("sharing", "retrieval", "sealing", "other")
-"""Where the protocol's time goes."""
+PARTS: Final = ("clients", "server", "sealing", "other")
+"""Where the protocol's time goes; sealing is that of all parties."""
 
 
 @dataclass(frozen=True)
@@ -273,9 +273,10 @@ class Group:
                 continue
             found.setdefault("training", []).append(training / len(run.rounds))
             wall = fmean(number(line.get("wall")) or 0.0 for line in run.rounds)
-            cpu = {
-                part: sum(number(as_object(line.get("cpu")).get(part)) or 0.0 for line in run.rounds) for part in PARTS
-            }
+            cpu = dict.fromkeys(PARTS, 0.0)
+            for line in run.rounds:
+                for part, each in as_object(line.get("cpu")).items():
+                    cpu[part if part in cpu else "other"] += number(each) or 0.0
             total = sum(cpu.values())
             for part in PARTS:
                 found.setdefault(part, []).append(wall * cpu[part] / total if total else 0.0)

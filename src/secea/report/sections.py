@@ -23,12 +23,16 @@ MEANING: Final = {
     "central": "all data in one place",
 }
 CARRIES: Final = {
-    "hello": "keys", "table": "the union, masked", "tags": "hashed names", "query": "queries, shared",
-    "indicator": "who owns what, shared", "opening": "masked counts", "reciprocal": "their reciprocals, shared",
-    "reshare": "weighted queries, shared", "share": "embeddings, shared", "contributors": "who takes part",
-    "answer": "answers under pads", "mean": "means, sealed",
+    "hello": "keys", "begin": "who takes part", "order": "what comes next", "key": "the key of a broadcast",
+    "digest": "its hash", "commitment": "hashes", "dealing": "commitments", "share": "secret shares",
+    "list": "names, blinded", "mark": "hashes of lists", "confirm": "hashes of all lists", "lists": "names, blinded",
+    "evaluation": "answers to blinded names", "part": "secrets, sealed", "table": "the union, masked",
+    "tags": "hashed names", "ready": "that a client has trained", "upload": "embeddings, masked",
+    "means": "means under keys of entities",
 }  # fmt: skip
-"""What the messages of each kind carry (docs/protocol.md, section 3); "shared" is secret-shared."""
+"""What the messages of each kind carry; one that is not here is shown by its name alone."""
+SMALL: Final = 0.01
+"""Kinds below this part of all bytes are drawn as one."""
 
 
 def slot(group: Group, method: str) -> int:
@@ -285,7 +289,8 @@ def _bytes(group: Group) -> Markup | None:
             Part(kind, short(name, 20), count, size(count), CARRIES.get(name, "")) for name, count in traffic.items()
         ]
         says = f"{title}, bytes by kind of message: " + ", ".join(f"{part.name} {part.shown}" for part in parts)
-        drawn = for_widths(lambda width, p=parts, s=says: charts.bars(p, width=width, says=s), 430)  # type: ignore[misc]
+        seen = _merged(parts, total)
+        drawn = for_widths(lambda width, p=seen, s=says: charts.bars(p, width=width, says=s), 430)  # type: ignore[misc]
         panels.append(tag("figure", tag("h3", title, " ", tag("span", size(total))), drawn, class_="panel"))
         rows += [[title, part.name, part.shown, percent(part.value / total)] for part in parts]
         for who, what in (("client_bytes", "sent by the busiest client"), ("server_bytes", "sent by the server")):
@@ -299,6 +304,16 @@ def _bytes(group: Group) -> Markup | None:
         lead += f" In a round the busiest client sends {size(sent)}, the server {size(served)}."
     shown = numbers(["phase", "kind of message", "bytes", "share"], rows)
     return section("Bytes by phase", lead, tag("div", panels, class_="pair"), shown)
+
+
+def _merged(parts: Sequence[Part], total: float) -> list[Part]:
+    """Large parts as they are, small ones together."""
+    small = [part for part in parts if part.value < SMALL * total]
+    if len(small) < 2:
+        return list(parts)
+    together = sum(part.value for part in small)
+    rest = Part(small[0].kind, f"{len(small)} small kinds", together, size(together), "see the numbers")
+    return [*(part for part in parts if part not in small), rest]
 
 
 def _owned(run: Run) -> dict[int, int]:
