@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from secea import Identity, Params, Roster, Session
+from secea import Identity, Keyed, Params, Roster
 from secea.engines.files import write_identity, write_session
+from secea.party.session import Session
 
 HOSPITALS = ("north", "east", "south", "west", "harbour")
 DIM = 16
@@ -33,11 +34,12 @@ def main(folder: Path) -> None:
     identities = [Identity.generate() for _ in (*HOSPITALS, "server")]
     roster = Roster(tuple(i.public for i in identities[:-1]), identities[-1].public, HOSPITALS)
     params = Params(len(HOSPITALS), dim=DIM, dropouts=1, max_entities=100, max_union=150, rounds=100)
+    session = Session(params, roster, Keyed())
     for name, identity in zip((*HOSPITALS, "server"), identities, strict=True):
         site = folder / name
         (site / "results").mkdir(parents=True)
         write_identity(identity, site / "identity.pem")
-        write_session(Session(params, roster), site / "federation.json")
+        write_session(session, site / "federation.json")
         text = 'federation = "federation.json"\nidentity = "identity.pem"\nstate = "state"\nlog = "audit.jsonl"\n'
         if name != "server":
             rows = triples(HOSPITALS.index(name))
@@ -48,7 +50,7 @@ def main(folder: Path) -> None:
         (site / "site.toml").write_text(text, encoding="utf-8")
     for number, name in enumerate(HOSPITALS):  # Flower's simulation knows its nodes by number
         (folder / str(number)).symlink_to(name)
-    print(f"{folder}: {len(HOSPITALS)} sites and a server; fingerprint {Session(params, roster).fingerprint}")
+    print(f"{folder}: {len(HOSPITALS)} sites and a server; fingerprint {session.fingerprint}")
 
 
 if __name__ == "__main__":

@@ -35,10 +35,15 @@ def participant(triples: str, results: str) -> Participant:
     def error(e: NDArray[np.float64]) -> NDArray[np.float64]:
         return e[heads] + r[kinds] - e[tails]
 
+    rows_file = Path(results) / "rows.npy"  # what this site has, between rounds and after a crash
+    if not rows_file.exists():
+        np.save(rows_file, np.array([first(name) for name in names]))
+
     def train(means: Table | None, round: int) -> dict[str, NDArray[np.float64]]:
-        """From the means of the last round, a few steps on this site's own triples."""
+        """A few steps on this site's own triples, from the last means, or own rows where there are none."""
         known = {} if means is None else dict(zip(means.names, means.matrix, strict=True))
-        e = np.array([known.get(name, first(name)) for name in names])
+        own = dict(zip(names, np.load(rows_file), strict=True)) | known
+        e = np.array([own[name] for name in names])
         before = np.square(error(e)).mean()
         for _ in range(STEPS):
             wrong = error(e)
@@ -47,6 +52,7 @@ def participant(triples: str, results: str) -> Participant:
         after = np.square(error(e)).mean()
         with (Path(results) / "loss.tsv").open("a", encoding="utf-8") as log:
             log.write(f"{round}\t{before:.4f}\t{after:.4f}\n")
+        np.save(rows_file, e)
         return dict(zip(names, e, strict=True))
 
     def done(means: Table | None) -> None:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from secea.audit.attacks.keyed import Overheard
 from secea.cli import main
+from secea.demo import guide
 from secea.demo.data import BORDERS, world
+from secea.forms.keyed.client import KeyedClient
+from secea.params import Params
+from secea.party.form import Got
+from secea.party.phases import Agreement
+from secea.steps import oprf
+from secea.table import Name, name_bytes
 
 WORDS = ("demo", "--data", "borders", "--seed", "3")
 
@@ -32,11 +42,11 @@ def found(*words: str) -> dict[str, Any]:
 def test_all_parts_are_shown() -> None:
     output = shown(*WORDS)
     titles = re.findall(r"^(\d)  ", output, re.MULTILINE)
-    assert titles == ["1", "2", "3", "4", "5"]
-    for step in ("names", "union", "queries", "weights", "share", "answer", "mean"):
-        assert re.search(rf"^(set-up|round)? +{step} ", output, re.MULTILINE), step
+    assert titles == ["1", "2", "3", "4", "5", "6"]
+    for step in ("list", "table", "upload", "mean"):
+        assert re.search(rf"^(\S+)? +{step} ", output, re.MULTILINE), step
     rows = re.findall(r"^ +\d  .*?(-?[\d.]+) +(-?[\d.]+)$", output, re.MULTILINE)
-    assert len(rows) == 5
+    assert len(rows) == 4
     for true, secure in rows:
         assert float(true) == pytest.approx(float(secure), abs=1e-5)
 
@@ -50,24 +60,110 @@ def test_the_means_are_the_true_ones_and_point_where_all_data_would(data: str) -
     assert result["cost"]["round_bytes"] == result["cost"]["planned_round_bytes"]
 
 
-def test_attacks_fail_and_succeed_without_the_protection() -> None:
-    for attack in found(*WORDS)["attacks"]:
-        assert attack["found"] == 0
-        assert attack["found_without"] > 0.95 * attack["total"]
+SIZES = [(), ("--clients", "2"), ("--clients", "3"), ("--clients", "6", "--collusion", "2"), ("--clients", "12")]
 
 
-def test_what_is_seen_is_new_in_every_run_and_the_truth_is_not() -> None:
-    one, other = (json.loads(CliRunner().invoke(main, [*WORDS, "--json"]).stdout)["sees"] for _ in range(2))
-    hidden = [(a["sees"], b["sees"]) for a, b in zip(one, other, strict=True) if a["party"] != "client 0"]
-    assert all(a != b and re.fullmatch("[0-9a-f]{16,32}", a) for a, b in hidden)
-    assert [each["truth"] for each in one] == [each["truth"] for each in other]
+@pytest.mark.parametrize("more", SIZES, ids=" ".join)
+def test_a_pool_finds_nothing_and_everything_with_one_secret_more(more: tuple[str, ...]) -> None:
+    attacks = found(*WORDS, *more)["attacks"]
+    assert len(attacks) == (2 if "2" in more[:2] else 3)  # of two clients all slots are told apart by their counts
+    for attack in attacks:
+        assert attack["found"] == 0, attack
+        assert attack["found_given"] == attack["total"] > 0, attack
+
+
+@pytest.mark.parametrize("more", SIZES, ids=" ".join)
+def test_what_a_pool_is_said_to_see_is_what_it_sees(more: tuple[str, ...]) -> None:
+    result = found(*WORDS, *more)
+    for each in result["admitted"]:
+        assert each["seen"] == each["true"], each
+    alone = len(result["admitted"][0]["seen"]) - result["data"]["collusion"] == 1
+    its = result["organisations"]["entities"][0]
+    assert (result["admitted"][2]["true"] == its) == alone  # all others together see how many client 0 has
+    shared = result["steps"][-2]
+    assert shared["step"] == "upload"
+    row = f"{shared['has']}: its row"  # they see the rows of what they have, too
+    assert (shared["pooled"] == row) == alone
+    assert alone or ": the sum over clients 0 to " in shared["pooled"]
+
+
+def test_what_is_hidden_looks_like_fresh_random_numbers() -> None:
+    hidden = found(*WORDS)["hidden"]
+    assert hidden["hidden"] != hidden["fresh"]
+    for ones in (hidden["ones_hidden"], hidden["ones_fresh"]):  # seven standard deviations
+        assert abs(ones - 0.5) < 3.5 / math.sqrt(hidden["bits"])
+
+
+def test_what_leaves_is_new_in_every_run_and_what_a_client_has_is_not() -> None:
+    one, other = (json.loads(CliRunner().invoke(main, [*WORDS, "--json"]).stdout)["steps"] for _ in range(2))
+    left = [(a["leaves"], b["leaves"]) for a, b in zip(one, other, strict=True) if a["leaves"]]
+    assert len(left) == 4
+    assert all(a != b and re.fullmatch("[0-9a-f]{16}", a) for a, b in left)
+    rows = [[each["has"] for each in steps if each["step"] in ("list", "upload")] for steps in (one, other)]
+    assert rows[0] == rows[1]
+
+
+# ------------------------------------------------------------------------------------------- a protection is taken away
+
+
+class Unmasked(Overheard):
+    """Uploads have no masks."""
+
+    def degree(self, params: Params) -> int:
+        return 0
+
+
+class KnownKeys(Overheard):
+    """Every client can make the keys of all rows."""
+
+    def client(self, *args: Any, **more: Any) -> KeyedClient:
+        class Client(KeyedClient):
+            def _kappa(self, name: Name) -> bytes:
+                return b""
+
+        return Client(self, *args, **more)
+
+
+class KeylessNames(Overheard):
+    """The PRF of names has no key."""
+
+    def client(self, *args: Any, **more: Any) -> KeyedClient:
+        class Client(KeyedClient):
+            def finish(self, at: Agreement, got: Got) -> Agreement:
+                after = super().finish(at, got)
+                if at.phase == "evaluate":
+                    inputs = [oprf.input_of(name_bytes(name)) for name in self.names]
+                    values = oprf.finalize(inputs, oprf.hash_to_group(inputs))
+                    self.naming.names = replace(self.naming.names, prf=dict(zip(self.names, values, strict=True)))
+                return after
+
+        return Client(self, *args, **more)
+
+
+@pytest.mark.parametrize(("weak", "broken"), [(KeylessNames, 0), (KnownKeys, 1), (Unmasked, 2)])
+def test_without_a_protection_the_demo_says_what_is_found(
+    weak: type[Overheard], broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guide, "Overheard", weak)
+    ran = CliRunner().invoke(main, [*WORDS, "--json"])
+    assert (ran.exit_code, "an attack succeeded" in ran.stderr) == (1, True)
+    result = json.loads(ran.stdout)
+    hits = [attack["found"] for attack in result["attacks"]]
+    assert hits[broken] == result["attacks"][broken]["total"] > 0
+    assert sum(hits) == hits[broken]
+    listed, _, uploaded = result["steps"][:3]
+    assert (listed["pooled"] == "its name") == (broken == 0)
+    assert uploaded["pooled"].startswith(uploaded["has"]) == (broken == 1)
+
+
+# ------------------------------------------------------------------------------------------------------- other data
 
 
 def test_made_up_data_of_any_size_shows_means_and_costs_alone() -> None:
     words = ("demo", "--entities", "60", "--dim", "4", "--seed", "7", "--clients", "7", "--collusion", "2")
     result = found(*words)
     assert result["organisations"]["union"] <= 60
-    assert not {"sees", "attacks", "gain"} & result.keys()
+    assert not {"steps", "attacks", "admitted", "gain"} & result.keys()
     assert "secure mean" in shown(*words)
 
 
@@ -90,7 +186,8 @@ def test_borders_are_listed_once_and_states_are_spelled_alike() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--clients", "4", "--collusion", "2"), 3, "collusion must be 1..1 for 4 clients"),
+        (("--clients", "4", "--collusion", "4"), 3, "collusion must be 1..3 for 4 clients"),
+        (("--dim", "1025"), 3, "the guide takes at most 1024 numbers; with --entities it can be more"),
         (("--clients", "13"), 3, "the guide takes at most 12 clients; with --entities it can be more"),
         (("--data", "borders", "--entities", "5"), 2, "leave --data out"),
     ],

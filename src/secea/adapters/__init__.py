@@ -69,9 +69,9 @@ def participant(
 ) -> Participant:
     """What a site brings to any engine: its rows, and a function that trains the model on the site's own data.
 
-    In each round the means of the last one are in the model when `train(round)` is called; at the end the last means
-    are in it when `done()` is called. Flower starts a process for every message, and NVFlare after a crash: what the
-    model has beside its rows survives that with `keep` alone.
+    In each round the means of the last one are in the model when `train(round)` is called; after a round that was lost,
+    what the model had before. At the end the last means are in it when `done()` is called. A crash starts a new
+    process: what the model has beside its rows survives that with `keep` alone.
     """
     if keep:
         keep.load()

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from secea.commands import shell
+
+if TYPE_CHECKING:
+    from secea.demo.guide import Progress
 
 
 @click.command(short_help="See it work on real data, step by step.")
@@ -12,7 +20,7 @@ from secea.commands import shell
     "--data", type=click.Choice(["umls", "borders"]),
     help="A network of medical concepts, or the borders of US states.  [umls if pykeen is installed]",
 )  # fmt: skip
-@click.option("--clients", metavar="N", default=5, show_default=True, help="Organisations.")
+@click.option("--clients", metavar="N", default=4, show_default=True, help="Organisations.")
 @shell.collusion_option
 @click.option(
     "--entities", metavar="N", type=click.IntRange(min=1), help="So many made-up entities, in place of real data."
@@ -26,13 +34,20 @@ from secea.commands import shell
 )  # fmt: skip
 @shell.json_option
 def demo(
-    data: str | None, clients: int, collusion: int, entities: int | None, dim: int, seed: int | None, as_json: bool
+    data: str | None,
+    clients: int,
+    collusion: int | None,
+    entities: int | None,
+    dim: int,
+    seed: int | None,
+    as_json: bool,
 ) -> None:
     """See it work: a whole federation on real data, in a few seconds.
 
-    It shows the organisations and what they have in common; what each party sees of one entity in each phase, beside
-    the truth; the means that come out, beside the true ones; attacks that fail, and that succeed when a protection is
-    taken away; time and bytes. With --entities the data is made up, of any size, and only means and costs are shown.
+    The server and T clients, all other clients by default, put together everything that they have. It shows what client
+    0 brings, what leaves it, and what the others make of that; what they try and do not find, and do find when they are
+    given one secret more; what they do see; the means that come out, beside the true ones; time and bytes. All of it is
+    computed in the run. With --entities the data is made up, of any size, and only means and costs are shown.
 
     \b
     Examples:
@@ -44,15 +59,35 @@ def demo(
     if data is not None and entities is not None:
         raise click.UsageError("--entities makes data up: leave --data out, or --entities")
     from secea.demo import guide
+    from secea.engines.federation import TwoClients
 
-    with shell.working("running a federation"):
+    with _bar() as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TwoClients)  # what it says is shown among the results
         if entities is None:
-            found = guide.guided(data, clients=clients, collusion=collusion, dim=dim, seed=seed)
+            found = guide.guided(data, clients=clients, collusion=collusion, dim=dim, seed=seed, progress=progress)
         else:
-            found = guide.made_up(clients=clients, collusion=collusion, entities=entities, dim=dim, seed=seed)
+            found = guide.made_up(
+                clients=clients, collusion=collusion, entities=entities, dim=dim, seed=seed, progress=progress
+            )
     if as_json:
         shell.echo_json(found)
     else:
         guide.show(found, shell.console())
     if any(attack["found"] for attack in found.get("attacks", ())):
         shell.fail("an attack succeeded: this is a bug, please report it (SECURITY.md says how)", shell.FAILED)
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    """How far the set-up is, on a terminal; and nothing elsewhere."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = shell.console(stderr=True)
+    columns = (TextColumn("{task.description:<16}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("a federation", total=None)
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield progress

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -22,7 +23,9 @@ Tables: TypeAlias = list[dict[str, NDArray[np.float32]]]
 
 SHARE: Final = 0.4
 CORE: Final = 0.15
-"""An organisation knows a random share of the entities, and a core that all know."""
+ALONE, NOBODY = 0.1, 0.15
+"""An organisation knows a random share of the entities, a core that all know, and some that nobody else knows. Some are
+known to nobody: whoever guesses names guesses these, too."""
 
 BORDERS: Final = """
 Alabama: Florida, Georgia, Mississippi, Tennessee
@@ -76,7 +79,9 @@ class World:
     name: str
     about: str
     tables: Tables
-    """One for each organisation: what it brings."""
+    """One for each organisation: what it brings. The first has the most that nobody else has."""
+    names: tuple[str, ...]
+    """All entities of the data set, whether an organisation has them or not: what one could guess."""
     whole: dict[str, NDArray[np.float64]]
     """The embeddings of whoever had all data in one place."""
 
@@ -85,11 +90,15 @@ def world(source: str | None, *, clients: int, dim: int, seed: int) -> World:
     """The graph of this name (None: the largest that is there), dealt out at random."""
     name, about, triples = _graph(source)
     rng = np.random.Generator(np.random.PCG64([seed, 0xDE40]))  # who knows what: no secret of the protocol
-    parts = _dealt(triples, clients, rng)
+    entities = sorted({end for h, _, t in triples for end in (h, t)})
+    parts = _dealt(triples, entities, clients, rng)
     if not all(parts):
         raise ParamsError(f"{name} is too small for {clients} clients: take fewer, or --entities for made-up data")
     tables = [{name: sums.astype(np.float32) for name, sums in _embedded(part, dim).items()} for part in parts]
-    return World(name, about, tables, _embedded(list(itertools.chain.from_iterable(parts)), dim))
+    owners = Counter(itertools.chain.from_iterable(tables))
+    tables.sort(key=lambda table: -sum(owners[name] == 1 for name in table))
+    whole = _embedded(list(itertools.chain.from_iterable(parts)), dim)
+    return World(name, about, tables, tuple(entities), whole)
 
 
 def _graph(source: str | None) -> tuple[str, str, list[Triple]]:
@@ -118,10 +127,14 @@ def _umls() -> Iterator[Triple]:
         yield str(found.entities[h]), str(found.others[r]), str(found.entities[t])
 
 
-def _dealt(triples: Sequence[Triple], clients: int, rng: np.random.Generator) -> list[list[Triple]]:
+def _dealt(
+    triples: Sequence[Triple], entities: Sequence[str], clients: int, rng: np.random.Generator
+) -> list[list[Triple]]:
     """Each triple to one organisation that knows both ends; those that nobody knows are left out."""
-    entities = sorted({end for h, _, t in triples for end in (h, t)})
-    knows = (rng.random((clients, len(entities))) < SHARE) | (rng.random(len(entities)) < CORE)
+    kind, alone = rng.random(len(entities)), rng.integers(clients, size=len(entities))
+    knows = (rng.random((clients, len(entities))) < SHARE) | (kind < CORE)
+    knows[:, kind > 1 - ALONE - NOBODY] = False
+    knows[alone[kind > 1 - ALONE], np.flatnonzero(kind > 1 - ALONE)] = True
     place = {name: i for i, name in enumerate(entities)}
     parts: list[list[Triple]] = [[] for _ in range(clients)]
     for triple in triples:

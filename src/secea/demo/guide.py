@@ -6,71 +6,108 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table as Grid
 
+from secea.audit.attacks.keyed import Overheard
 from secea.demo import views
 from secea.demo.data import Tables, World, world
+from secea.engines.federation import FormFederation
 from secea.engines.local import Federation
 from secea.engines.local_port import Hop
 from secea.errors import FederationError, ParamsError
+from secea.forms.keyed import Keyed
 from secea.params import Params
 from secea.plan import plan
-from secea.retrieval import check_paper
 
 Floats = NDArray[np.float64]
 SHOWN: Final = 6
 """Entities in the table of means."""
-MOST_CLIENTS: Final = 12
-"""Every message of the guided run is kept, and all of it runs four times."""
+MOST_CLIENTS, MOST_NUMBERS = 12, 1024
+"""All messages of the guided run are kept, and an upload is looked at in one piece."""
 
 
-def guided(source: str | None, *, clients: int, collusion: int, dim: int, seed: int | None) -> dict[str, Any]:
-    """Everything that the demo shows."""
-    # A mistake shows before any work is done.
-    params = check_paper(Params(clients=clients, collusion=collusion, dim=dim))
+class Progress(Protocol):
+    """Called as something goes on: with what it is, and how far."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show it."""
+        ...
+
+
+def unseen(what: str, done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+def guided(
+    source: str | None,
+    *,
+    clients: int,
+    collusion: int | None,
+    dim: int,
+    seed: int | None,
+    form: Overheard | None = None,
+    progress: Progress = unseen,
+) -> dict[str, Any]:
+    """Everything that the demo shows. `form` is the federation's, with a server that keeps what it opens."""
+    form = Overheard() if form is None else form
+    params = form.checked(Params(clients=clients, collusion=collusion, dim=dim))  # before any work is done
     if clients > MOST_CLIENTS:
         raise ParamsError(f"the guide takes at most {MOST_CLIENTS} clients; with --entities it can be more")
+    if dim > MOST_NUMBERS:
+        raise ParamsError(f"the guide takes at most {MOST_NUMBERS} numbers; with --entities it can be more")
     seed = secrets.randbelow(2**32) if seed is None else seed
     made = world(source, clients=clients, dim=dim, seed=seed)
-    run = views.recorded(made.tables, params)
+    pool = views.run(made.tables, params, form, lambda done, total: progress("set-up: names", done, total))
+    so = views.Truth.of(pool, made.tables)
     truth = true_means(made.tables)
-    means = [views.means_of(run, n) for n in run.clients]
-    name, stranger = views.pick(made.tables)
+    means = [views.means_of(pool, n) for n in pool.parties.clients]
     return {
-        "data": {"name": made.name, "about": made.about, "seed": seed, "dim": dim, "collusion": collusion},
+        "data": {"name": made.name, "about": made.about, "seed": seed, "dim": dim, "collusion": params.T},
+        "trust": list(form.trust(params)),
         "organisations": _organisations(made.tables),
-        "entity": name,
-        "sees": [asdict(each) for each in views.glimpses(run, made.tables, name, stranger)],
+        "pool": pool.who,
+        "steps": [asdict(each) for each in views.steps(pool, so, made.names)],
+        "hidden": views.compared(pool, secrets.token_bytes(32)),
+        "attacks": [asdict(each) for each in views.attacks(pool, so, made.names)],
+        "admitted": [asdict(each) for each in views.admitted(pool, so)],
+        "guesses": views.budget(pool),
         "means": _means(made.tables, truth, means),
         "error": {"largest": _checked(truth, means, params), "promised": params.resolution},
         "gain": _gain(made, means),
-        "attacks": [asdict(each) for each in views.attacks(run, made.tables, truth)],
-        "cost": timed(made.tables, params),
+        "cost": _timed(Federation(params), made.tables, progress)[0],
     }
 
 
-def made_up(*, clients: int, collusion: int, entities: int, dim: int, seed: int | None) -> dict[str, Any]:
+def made_up(
+    *,
+    clients: int,
+    collusion: int | None,
+    entities: int,
+    dim: int,
+    seed: int | None,
+    progress: Progress = unseen,
+) -> dict[str, Any]:
     """A federation with random embeddings, of any size: means and costs alone."""
-    params = check_paper(Params(clients=clients, collusion=collusion, dim=dim))
+    fed = Federation(Params(clients=clients, collusion=collusion, dim=dim))
     seed = secrets.randbelow(2**32) if seed is None else seed
     rng = np.random.Generator(np.random.PCG64(seed))  # made-up data, no secrets
     tables: Tables = []
     for _ in range(clients):
         own = np.flatnonzero(rng.random(entities) < rng.uniform(0.2, 0.7)).tolist()
         tables.append({f"entity {i}": row for i, row in zip(own, rng.normal(size=(len(own), dim)), strict=True)})
-    fed = Federation(params)
-    cost = _timed(fed, tables)
-    truth, means = true_means(tables), fed.round(tables)
+    cost, means = _timed(fed, tables, progress)
+    truth = true_means(tables)
     return {
-        "data": {"name": "made up", "about": "random numbers", "seed": seed, "dim": dim, "collusion": collusion},
+        "data": {"name": "made up", "about": "random numbers", "seed": seed, "dim": dim, "collusion": fed.params.T},
+        "trust": list(Keyed().trust(fed.params)),
         "organisations": _organisations(tables),
         "means": _means(tables, truth, means),
-        "error": {"largest": _checked(truth, means, params), "promised": params.resolution},
+        "error": {"largest": _checked(truth, means, fed.params), "promised": fed.params.resolution},
         "cost": cost,
     }
 
@@ -127,23 +164,22 @@ def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(one @ other) / size if size else 0.0
 
 
-def timed(tables: Tables, params: Params) -> dict[str, Any]:
-    """The same federation once more, as it runs when nobody writes everything down."""
-    return _timed(Federation(params), tables)
-
-
-def _timed(fed: Federation, tables: Tables) -> dict[str, Any]:
+def _timed(fed: Federation, tables: Tables, progress: Progress) -> tuple[dict[str, Any], list[dict[str, Floats]]]:
+    """What it takes where nobody writes everything down, and the means."""
+    assert isinstance(fed, FormFederation)
+    fed.progress = lambda done, total: progress("set-up: names", done, total)
     started = time.perf_counter()
     fed.setup([table.keys() for table in tables])
     ready = time.perf_counter()
-    fed.round(tables)
+    means = fed.round(tables)
     done = time.perf_counter()
     planned = plan(fed.params, entities=fed.server.M)
-    return {
+    cost = {
         "setup_seconds": ready - started, "round_seconds": done - ready,
         "setup_bytes": _sent(fed.traffic, 0), "round_bytes": _sent(fed.traffic, 1),
         "planned_round_bytes": planned.round_bytes,
     }  # fmt: skip
+    return cost, means
 
 
 def _sent(traffic: Sequence[Hop], round: int) -> int:
@@ -155,7 +191,7 @@ def _sent(traffic: Sequence[Hop], round: int) -> int:
 
 def show(found: dict[str, Any], console: Console) -> None:
     """All sections that there are."""
-    parts = [_shown_parties, _shown_views, _shown_means, _shown_attacks, _shown_cost]
+    parts = [_shown_parties, _shown_steps, _shown_attacks, _shown_admitted, _shown_means, _shown_cost]
     number = 0
     for part in parts:
         title, *lines = part(found)
@@ -173,16 +209,24 @@ def _shown_parties(found: dict[str, Any]) -> Iterator[Any]:
     counts = [(many, int(count)) for count, many in parties["owners"].items() if many]
     listed = ", ".join(f"{many} have {count}" for many, count in counts)
     yield f"{parties['union']} entities in all. Owners: {listed}."
-    yield "Nobody is to learn any of this but its own number, and the size of the whole."
+    yield from found["trust"]
 
 
-def _shown_views(found: dict[str, Any]) -> Iterator[Any]:
-    if "sees" not in found:
+def _shown_steps(found: dict[str, Any]) -> Iterator[Any]:
+    if "steps" not in found:
         yield ""
         return
-    yield f"What the parties see of {found['entity']!r}, and the truth behind it"
-    yield _sees(found["sees"])
-    yield "Whoever must not read a message sees fresh random numbers: docs/protocol.md."
+    yield f"What client 0 brings, what leaves it, and what {found['pool']} make of it together"
+    yield _steps(found["steps"])
+    if hidden := found["hidden"]:
+        yield (
+            f"Rows of the {hidden['slots']} slots that none of them has, with all masks taken off:"
+            f" {hidden['hidden']}...; fresh random numbers: {hidden['fresh']}..."
+        )
+        yield (
+            f"Ones among their {hidden['bits']:,} bits: {hidden['ones_hidden']:.2%}; among as many fresh ones:"
+            f" {hidden['ones_fresh']:.2%}."
+        )
 
 
 def _shown_means(found: dict[str, Any]) -> Iterator[Any]:
@@ -201,9 +245,25 @@ def _shown_attacks(found: dict[str, Any]) -> Iterator[Any]:
     if "attacks" not in found:
         yield ""
         return
-    yield "Attacks that fail, and succeed when a protection is taken away"
+    yield "What they try against client 0, and what they would find with one secret more"
     yield _attempts(found["attacks"])
-    yield "`secea audit` tries everything that is claimed."
+    guesses = found["guesses"]
+    yield (
+        f"A client that deviates can ask for guessed names in place of its own: {guesses['first']} at first, then"
+        f" {guesses['later']} in each of {guesses['epochs']} updates."
+    )
+
+
+def _shown_admitted(found: dict[str, Any]) -> Iterator[Any]:
+    if "admitted" not in found:
+        yield ""
+        return
+    yield f"What {found['pool']} do see together"
+    grid = _grid(("what", "<"), ("they see", ">"), ("the truth", ">"))
+    for each in found["admitted"]:
+        grid.add_row(each["what"], _listed(each["seen"]), _listed(each["true"]))
+    yield grid
+    yield "docs/threat-model.md says what else may show."
 
 
 def _shown_cost(found: dict[str, Any]) -> Iterator[Any]:
@@ -234,15 +294,14 @@ def _overlaps(parties: dict[str, Any]) -> Grid:
     return grid
 
 
-def _sees(sees: Sequence[dict[str, Any]]) -> Grid:
-    grid = _grid(("phase", "<"), ("step", "<"), ("party", "<"), ("sees", "<"), ("the truth", "<"))
+def _steps(steps: Sequence[dict[str, Any]]) -> Grid:
+    grid = _grid(("entity", "<"), ("step", "<"), ("client 0 has", "<"), ("leaves it", "<"), ("they see", "<"))
     grid.columns[3].style, grid.columns[4].style = "magenta", "green"
     before = None
-    for each in sees:
-        grid.add_row(
-            each["phase"] if each["phase"] != before else "", each["step"], each["party"], each["sees"], each["truth"]
-        )
-        before = each["phase"]
+    for each in steps:
+        name = each["entity"] if each["entity"] != before else ""
+        grid.add_row(name, each["step"], each["has"], each["leaves"] or "-", each["pooled"] or "-")
+        before = each["entity"]
     return grid
 
 
@@ -256,8 +315,12 @@ def _compared(means: Sequence[dict[str, Any]]) -> Grid:
 
 
 def _attempts(attacks: Sequence[dict[str, Any]]) -> Grid:
-    grid = _grid(("attacker", "<"), ("tries to", "<"), ("succeeds", "<"), ("without", "<"), ("", "<"))
+    grid = _grid(("together", "<"), ("try to", "<"), ("succeed", ">"), ("and with", "<"), ("", ">"))
     for each in attacks:
-        here, there = (f"{each[name]} of {each['total']}" for name in ("found", "found_without"))
-        grid.add_row(each["who"], each["tries"], here, each["without"], there)
+        here, there = (f"{each[name]} of {each['total']}" for name in ("found", "found_given"))
+        grid.add_row(each["who"], each["tries"], here, each["given"], there)
     return grid
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,105 +1,258 @@
-"""What each party sees of one entity, where every message is kept; and what an attacker makes of it."""
+"""What the server and other clients make of everything that they have, put together; and what they do not.
+
+The federation is a real one with a server that keeps what it opens. `Pool` holds what that server and some clients
+know, and nothing else. What is true comes from the tables, to see how right the pool is.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import RING61, Residues
-from secea.audit.mutants import MUTANTS
-from secea.audit.recorded import Hop, Recorded
+from secea.arithmetic.field import Residues
+from secea.arithmetic.streams import row_streams, scale_rows, stream
+from secea.audit.attacks.keyed import Coalition, Counts, Overheard
 from secea.demo.data import Tables
+from secea.forms.keyed.client import KeyedClient, Union
 from secea.params import Params
-from secea.retrieval.reciprocal import Reciprocal
-from secea.steps import union
-from secea.steps.union import COLUMNS
-from secea.table import Table
-from secea.wire.messages import Kind
+from secea.party.phases import Agreement
+from secea.steps import masks
+from secea.testing import Parties
 
 Floats = NDArray[np.float64]
-WIDTH: Final = 24
+Progress = Callable[[int, int], None]
+WIDTH: Final = 16
 """Hexadecimal digits that are shown."""
 CLOSE: Final = 1e-3
-"""So near to the true mean an attacker has read it."""
+"""So near to the true row an attacker has read it."""
 
 
 @dataclass(frozen=True)
-class Glimpse:
-    """One thing that one party sees, beside the truth that it stands for."""
+class Step:
+    """What client 0 has in one step, what of it reaches the server, and what the pool makes of that."""
 
-    phase: str
+    entity: str
     step: str
-    party: str
-    sees: str
-    truth: str
+    has: str
+    leaves: str
+    pooled: str
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What somebody tries, and how often it succeeds with and without a protection."""
+    """What a pool tries, how often it succeeds, and how often if it is given one secret more."""
 
     who: str
     tries: str
     total: int
     found: int
-    without: str
-    found_without: int
+    given: str
+    found_given: int
 
 
-def recorded(tables: Tables, params: Params) -> Recorded:
-    """Set-up and one round, every message kept."""
-    run = Recorded([set(table) for table in tables], dim=params.dim, collusion=params.collusion)
-    return run.setup().round(tables)
+@dataclass(frozen=True)
+class Admitted:
+    """Something that the pool does see, and the truth."""
+
+    what: str
+    seen: Any
+    true: Any
 
 
-def pick(tables: Tables) -> tuple[str, int]:
-    """An entity that client 0 and some others have, and a client that does not have it."""
-    found = [(sum(name in table for table in tables), name) for name in tables[0]]
-    for owners, name in sorted(found, key=lambda each: (abs(each[0] - len(tables) / 2), each)):
-        stranger = next((n for n, table in enumerate(tables) if name not in table), None)
-        if stranger is not None and owners > 1:
-            return name, stranger
-    return max(found)[1], len(tables) - 1
+def run(tables: Tables, params: Params, form: Overheard, progress: Progress | None = None) -> Pool:
+    """Set-up and one round, as the server and the last T clients have it."""
+    parties = Parties.of(tables, form, dim=params.dim, collusion=params.collusion)
+    if progress is not None:
+        _watch(parties, progress)
+    parties.setup()
+    members = range(parties.session.params.clients)
+    pool = Pool(parties, members[-parties.session.params.T :])
+    pool.round(tables)
+    return pool
 
 
-def glimpses(run: Recorded, tables: Tables, name: str, stranger: int) -> list[Glimpse]:
-    """Everything that bears on one entity of client 0, in the order in which it happens."""
-    client = run.clients[0]
-    row = int(client.rows[list(client.names).index(name)])
-    owners = sum(name in table for table in tables)
-    tag = client.tags[row]
-    query = int(np.flatnonzero(client.placement == row)[0])
-    other = next(n for n, table in enumerate(tables) if n and n != stranger)
-    ones = client.shape.wanted(client.placement)
-    asked = int(ones[np.searchsorted(np.flatnonzero(client.placement >= 0), query)])
-    elsewhere = int(np.setdiff1d(np.arange(client.shape.positions), ones)[0])
-    queried, shared = (_dealt(run, kind) for kind in (Kind.QUERY, Kind.SHARE))
-    answer = np.frombuffer(run.answers(0, 1)[other], np.uint8).reshape(run.session.query_count, -1)[query]
-    mean = np.mean([table[name] for table in tables if name in table], axis=0)
-    lacks = "has" if name in tables[stranger] else "does not have"
-    setup = [
-        ("names", "clients", f"{int(tag):016x}", f"the tag of {name!r}"),
-        ("union", "server", _cell(run, 0, tag), "client 0 has it"),
-        ("union", "server", _cell(run, stranger, tag), f"client {stranger} {lacks} it"),
-        ("queries", f"client {queried[0]}", _hex(queried[1][:, asked]), "1: client 0 asks for it"),
-        ("queries", f"client {queried[0]}", _hex(queried[1][:, elsewhere]), "0: not for this one"),
-        ("weights", "server", _hex(_opened(run, query)), f"{owners} owners, times a secret"),
+def _watch(parties: Parties, progress: Progress) -> None:
+    """Tell how far the PRF of all names is."""
+    params, done = parties.session.params, 0
+    total = parties.session.form.ticks(params, sum(len(each.part.next_names) for each in parties.clients.values()))
+
+    def tick(points: int) -> None:
+        nonlocal done
+        done = min(total, done + points)
+        progress(done, total)
+
+    for client in parties.clients.values():
+        client.part.tick = tick
+
+
+class Pool(Coalition):
+    """The server and some clients. All that they know together is here."""
+
+    @property
+    def who(self) -> str:
+        """In words."""
+        return "the server and " + _clients(self.inside)
+
+    @property
+    def short(self) -> str:
+        """For a column."""
+        return "server, " + _clients(self.inside)
+
+    def smaller(self, inside: Iterable[int]) -> Pool:
+        """Fewer of these clients, with the same server and the same rounds."""
+        pool = Pool(self.parties, tuple(inside))
+        pool.rounds = [replace(each, unions={n: each.unions[n] for n in pool.inside}) for each in self.rounds]
+        return pool
+
+    @property
+    def foreign(self) -> list[int]:
+        """The slots that none of them has and somebody else has."""
+        counts = self.honest_counts()
+        return [i for i in range(counts.size) if counts[i] and i not in self.own_slots]
+
+    def hidden(self) -> tuple[list[int], Residues]:
+        """Those slots, and their rows without masks and blinding: what is left is the key of each row."""
+        slots = self.foreign
+        return slots, np.ascontiguousarray(self.honest_rows(self.rounds[-1])[1][:, slots])
+
+    def readings(self, keys: NDArray[np.uint8] | None = None) -> dict[int, Floats]:
+        """For each of those slots all rows that they can read into it: one for each key that they have or make up."""
+        heard, n = self.rounds[-1], self.numbers
+        counts, y = self.honest_rows(heard)
+        found = {}
+        for slot in self.foreign:
+            streams = list(self._streams(heard, slot))
+            if keys is not None:
+                streams.extend(row_streams(n.ring, keys, heard.at.round, self.params.dim).swapaxes(0, 1))
+            G = np.ascontiguousarray(np.stack(streams, axis=1))
+            scale_rows(n.ring, G, n.ring.constant([int(counts[slot])] * G.shape[1]))
+            row = np.ascontiguousarray(np.broadcast_to(y[:, slot : slot + 1], G.shape))
+            found[slot] = n.ring.join(n.ring.subtract(row, G), math.ldexp(1.0 / n.C, -n.f))
+        return found
+
+    def counts_of(self, client: int, pairs: Mapping[int, bytes] | None = None) -> Counts | None:
+        """Which slots one client owns, if its upload opens with the masks that they know; `pairs` are some more."""
+        heard, ring = self.rounds[-1], self.numbers.ring
+        rows, L = self.stripped(heard)[client], heard.unions[self.inside[0]].L
+        for v, key in (pairs or {}).items():
+            masks.add_masks(ring, rows, v, {client: masks.pair_seed(key, L, heard.at.round)}, 0)
+        return self._counts(heard, rows)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is so, from everybody's secrets."""
+
+    tables: Tables
+    parts: Mapping[int, KeyedClient]
+    slot: Mapping[str, int]
+    at: Agreement
+
+    @classmethod
+    def of(cls, pool: Pool, tables: Tables) -> Truth:
+        """Of a federation after a round."""
+        slot: dict[str, int] = {}
+        parts = {n: _keyed(client.part) for n, client in pool.parties.clients.items()}
+        for part in parts.values():
+            assert part.union is not None
+            slot |= {str(part.names[i]): int(s) for i, s in zip(part.union.order, part.union.slots, strict=True)}
+        return cls(tables, parts, slot, pool.rounds[-1].at)
+
+    def union(self, n: int) -> Union:
+        """What client n keeps to itself."""
+        found = self.parts[n].union
+        assert found is not None
+        return found
+
+    def total(self, name: str, clients: Iterable[int]) -> Floats:
+        """The sum of these clients' rows."""
+        rows = [self.tables[n][name] for n in clients if name in self.tables[n]]
+        return np.asarray(np.sum(rows, axis=0, dtype=np.float64))
+
+
+def _keyed(part: object) -> KeyedClient:
+    assert isinstance(part, KeyedClient)
+    return part
+
+
+def _clients(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"client {numbers[0]}"
+    run = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return f"clients {numbers[0]} to {numbers[-1]}" if run else f"clients {', '.join(map(str, numbers))}"
+
+
+# --------------------------------------------------------------------------------------------------------- step by step
+
+
+def private_and_shared(pool: Pool, truth: Truth) -> tuple[str | None, str | None]:
+    """An entity of client 0 that nobody of the pool has, and one that somebody of it has; where there are such."""
+    own, theirs = set(truth.tables[0]), {name for n in pool.inside for name in truth.tables[n]}
+    return min(own - theirs, default=None), min(own & theirs, default=None)
+
+
+def steps(pool: Pool, truth: Truth, guessed: Sequence[str]) -> list[Step]:
+    """One entity of each kind, in the order in which things happen."""
+    private, shared = private_and_shared(pool, truth)
+    found: list[Step] = []
+    if private is not None:
+        tried = [name for name in guessed if all(name not in truth.tables[n] for n in pool.inside)]
+        hits = pool.guess_names(tried)
+        seen = "its name" if private in hits else f"{len(hits)} of {len(tried)} guessed names fit"
+        point = _hex(pool.server.lists[0][0])  # one of its list: they are in random order
+        found += [Step(private, "list", repr(private), point, seen), _tabled(pool, truth, private)]
+    for name in (private, shared):
+        if name is not None:
+            found += _uploaded(pool, truth, name)
+    return found
+
+
+def _tabled(pool: Pool, truth: Truth, name: str) -> Step:
+    """A cell of the lookup table under its masks. They have its tag, as everybody has, and names of their own tags."""
+    slot = truth.slot[name]
+    tag, size = pool.server.tags[slot], pool.server.tags.size
+    geometry = pool.form.geometry(pool.params, replace(truth.at, context=truth.union(0).context))
+    cell = geometry.positions(np.array([tag], np.uint64))[0, 0]
+    known = {truth.slot[own]: repr(own) for n in pool.inside for own in truth.tables[n]}
+    seen = f"slot {slot} of {size}, {known.get(slot, 'no name')}"
+    return Step(name, "table", f"tag {int(tag):016x}", _hex(pool.server.tables[0][:, cell]), seen)
+
+
+def _uploaded(pool: Pool, truth: Truth, name: str) -> list[Step]:
+    slot, d, heard = truth.slot[name], pool.params.dim, pool.rounds[-1]
+    sums = pool.honest_sums() | rows_read(pool, truth, pool.readings())
+    if slot in sums:
+        seen = f"{_numbers(sums[slot])}: {_whose(pool)}"
+    else:
+        seen = f"{_hex(pool.honest_rows(heard)[1][:, slot])}, under its key"
+    result = truth.parts[0].result
+    assert result is not None
+    got = _numbers(result.means[result.names.index(name)])
+    return [
+        Step(name, "upload", _numbers(truth.tables[0][name]), _hex(heard.uploads[0][:, slot, :d]), seen),
+        Step(name, "mean", got, "", _mean_of(pool, truth, name)),
     ]
-    round_ = [
-        ("share", f"client {shared[0]}", _hex(shared[1][:, row]), f"client 0's {_numbers(tables[0][name])}"),
-        ("answer", "server", answer.tobytes().hex()[:WIDTH], f"client {other}'s part of it"),
-        ("mean", "client 0", _numbers(means_of(run, 0)[name]), f"true mean {_numbers(mean)}"),
-    ]
-    return [*(Glimpse("set-up", *each) for each in setup), *(Glimpse("round", *each) for each in round_)]
 
 
-def _hex(elements: Residues) -> str:
+def _mean_of(pool: Pool, truth: Truth, name: str) -> str:
+    """The mean, if a client of the pool has it."""
+    for n in pool.inside:
+        result = truth.parts[n].result
+        if result is not None and name in result.names:
+            return _numbers(result.means[result.names.index(name)])
+    return ""
+
+
+def _whose(pool: Pool) -> str:
+    return "its row" if len(pool.honest) == 1 else f"the sum over {_clients(pool.honest)}"
+
+
+def _hex(elements: NDArray[Any]) -> str:
     return np.ascontiguousarray(elements).tobytes().hex()[:WIDTH]
 
 
@@ -107,95 +260,128 @@ def _numbers(values: NDArray[Any]) -> str:
     return " ".join(f"{x:.4f}" for x in values[:2].tolist())
 
 
-def _cell(run: Recorded, n: int, tag: np.uint64) -> str:
-    """The server: one of the entity's cells in client n's table."""
-    table, geometry = _table(run, n)
-    cell = geometry.positions(np.array([tag], np.uint64))[0, 0]
-    return _hex(table[:, cell, :2])
-
-
-def _table(run: Recorded, n: int) -> tuple[Residues, union.Geometry]:
-    hops = list(run.of(Kind.TABLE, sender=n))
-    geometry = run.session.geometry(run.server.attempt, hops[-1].header.context)
-    parts = np.concatenate([run.residues(hop) for hop in hops], axis=1)
-    return parts[:, -geometry.cells :], geometry
-
-
-def _dealt(run: Recorded, kind: Kind) -> tuple[int, Residues]:
-    """Somebody who got a share from client 0 that is no seed, and that share: [P, rows, width]."""
-    hops: dict[int, list[Hop]] = {}
-    for hop in run.of(kind, sender=0):
-        if not run.is_seed(hop):
-            hops.setdefault(hop.receiver, []).append(hop)
-    receiver, found = next(iter(sorted(hops.items())))
-    return receiver, np.concatenate([run.residues(hop) for hop in found], axis=1)
-
-
-def _opened(run: Recorded, query: int) -> Residues:
-    """The server: rho * count behind one of client 0's queries."""
-    ring, code, clients = run.session.ring, run.session.code, sorted(run.clients)[: run.session.code.need]
-    values = [np.concatenate([run.residues(h) for h in run.of(Kind.OPENING, sender=v)], axis=1) for v in clients]
-    return ring.combine(code.matrix(code.at(clients), code.beta[:1]), values)[:, 0, query]
-
-
-def means_of(run: Recorded, n: int) -> dict[str, Floats]:
-    """What a client reads."""
-    client = run.clients[n]
-    table = Table(client.names, np.zeros((len(client.names), run.params.dim)))
-    return dict(zip(map(str, client.names), client.means_like(table), strict=True))
+def compared(pool: Pool, seed: bytes) -> dict[str, Any] | None:
+    """The rows that stay hidden, beside fresh random ones: some bytes of each, and the share of ones in all bits."""
+    ring, (slots, rows) = pool.numbers.ring, pool.hidden()
+    if not slots:
+        return None
+    fresh = np.stack([stream(ring, seed, lane, pool.params.dim) for lane in range(len(slots))], axis=1)
+    bits = [int(np.bitwise_count(each).sum()) for each in (rows, fresh)]
+    total = rows.size * ring.primes[0].bit_length()
+    return {
+        "slots": len(slots), "hidden": _hex(rows[:, 0]), "fresh": _hex(fresh[:, 0]), "bits": total,
+        "ones_hidden": bits[0] / total, "ones_fresh": bits[1] / total,
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------- attacks
 
 
-def owned(run: Recorded) -> int:
-    """The server: pairs of a client and a tag of the union of which the client's table shows that it has it.
-
-    A cell that holds a tag alone is (w, w * tag, w * check(tag)).
-    """
-    found = 0
-    for n in run.clients:
-        table, geometry = _table(run, n)
-        tags = run.server.tags
-        checks, here = geometry.checks(tags), np.zeros(tags.size, bool)
-        for cells in geometry.positions(tags).T:
-            w, tagged, checked = (np.ascontiguousarray(table[:, cells, column]) for column in range(COLUMNS))
-            right = RING61.multiply(w, tags[None]) == tagged
-            here |= (right & (RING61.multiply(w, checks[None]) == checked) & (w != 0))[0]
-        found += int(here.sum())
+def attacks(pool: Pool, truth: Truth, guessed: Sequence[str]) -> list[Attack]:
+    """Everything is tried twice: with what they have, and with one secret more, which shows that the attack is one."""
+    found = [_names(pool, truth, guessed), _rows(pool, truth)]
+    N = pool.params.clients
+    if inside := pool.inside[-min(len(pool.inside), N - 2) :] if N > 2 else ():
+        found.append(_owners(pool.smaller(inside), truth))
     return found
 
 
-def read_means(run: Recorded, truth: Mapping[str, Floats]) -> int:
-    """The server: means that it reads when it decodes the answers to all queries, as the asking client would."""
-    form, code, ring = run.session.form, run.session.code, run.session.ring
-    assert isinstance(form, Reciprocal)
-    found = 0
-    for n, client in run.clients.items():
-        answers = run.answers(n, 1)
-        there = sorted(answers)[: code.need]
-        values = [ring.from_bytes(answers[v], run.session.query_count, form.block_length) for v in there]
-        blocks = code.decode(there, values, degree=code.need - 1)
-        rows = ring.join(blocks, math.ldexp(1.0, -form.f) / run.params.C).transpose(1, 0, 2)
-        seen = rows.reshape(run.session.query_count, -1)[:, : run.params.dim]
-        asked = np.flatnonzero(client.placement >= 0)  # to count what was right, not to find it
-        names = [str(client.names[i]) for i in np.searchsorted(client.rows, client.placement[asked])]
-        wrong = np.abs(seen[asked] - np.stack([truth[name] for name in names])).max(axis=1)
-        found += int((wrong < CLOSE).sum())
+def _names(pool: Pool, truth: Truth, guessed: Sequence[str]) -> Attack:
+    theirs = {name for n in pool.inside for name in truth.tables[n]}
+    tried = [name for name in guessed if name not in theirs]
+    there = {name for n in pool.honest for name in truth.tables[n]}
+    shares = {n: truth.parts[n].naming.key.share for n in (0, *pool.inside)}
+    hits = [len(there & set(map(str, names))) for names in (pool.guess_names(tried), pool.guess_names(tried, shares))]
+    tries = f"find {_owned(pool)} names among {len(tried)} guesses"
+    return Attack(pool.short, tries, len(there - theirs), hits[0], "client 0's share of the key", hits[1])
+
+
+def _rows(pool: Pool, truth: Truth) -> Attack:
+    keys = np.concatenate([truth.union(n).keys for n in pool.honest])
+
+    found = [len(rows_read(pool, truth, readings)) for readings in (pool.readings(), pool.readings(keys))]
+    return Attack(
+        pool.short,
+        f"read {_owned(pool)} rows of these",
+        len(pool.foreign),
+        found[0],
+        "the keys of these rows",
+        found[1],
+    )
+
+
+def rows_read(pool: Pool, truth: Truth, readings: Mapping[int, Floats]) -> dict[int, Floats]:
+    """Those slots for which one of the readings is right: the truth counts them, and does not help to find them."""
+    name, found = {slot: name for name, slot in truth.slot.items()}, {}
+    for slot, rows in readings.items():
+        wrong = np.abs(rows - truth.total(name[slot], pool.honest)).max(axis=1)
+        if wrong.min() < CLOSE:
+            found[slot] = rows[wrong.argmin()]
     return found
 
 
-def attacks(run: Recorded, tables: Tables, truth: Mapping[str, Floats]) -> list[Attack]:
-    """Two attacks of the server: on the product, and with the protection that stands in its way taken away."""
-    no_pad = next(mutant for mutant in MUTANTS if mutant.name == "no-pad")
-    with patch.object(union, "mask", lambda table, *_: table):
-        maskless = recorded(tables, run.params)
-    with no_pad.applied():
-        padless = recorded(tables, run.params)
-    total = sum(map(len, tables))
-    ownership = "tell who has what, from tables"
-    reading = "read means, from answers"
+def _owned(pool: Pool) -> str:
+    return "its" if pool.honest == [0] else "the others'"
+
+
+def _owners(pool: Pool, truth: Truth) -> Attack:
+    """Of slots that some of the others have, and some have not: whether client 0 has them."""
+    counts = pool.honest_counts()
+    doubtful = (counts > 0) & (counts < len(pool.honest))
+    pairs = {v: truth.union(v).pairs[0] for v in pool.honest if v}
+    near = masks.neighbours(pool.rounds[-1].at.members, pool.form.degree(pool.params), 0)
+    known = (pool.counts_of(0), pool.counts_of(0, {v: key for v, key in pairs.items() if v in near}))
+    own = np.zeros(counts.size, np.int64)
+    own[truth.union(0).slots] = 1
+    right = [0 if each is None else int((each == own)[doubtful].sum()) for each in known]
+    tries = f"tell its slots from those of {_clients(pool.honest[1:])}"
+    return Attack(pool.short, tries, int(doubtful.sum()), right[0], "the keys of its masks", right[1])
+
+
+# ------------------------------------------------------------------------------------------------- what they do see
+
+
+def admitted(pool: Pool, truth: Truth) -> list[Admitted]:
+    """What section K8 of the specification admits, as they see it, beside the truth."""
+    honest, tables = pool.honest, truth.tables
+    theirs = {name for n in pool.inside for name in tables[n]}
+    common = {name for n in honest for name in tables[n]} & theirs
+    counts, sums = pool.honest_counts(), pool.honest_sums()
+    named = {name: truth.slot[name] for name in theirs}
+    wrong = [np.abs(sums[named[name]] - truth.total(name, honest)).max(initial=0) for name in common]
+    everything = {name for table in tables for name in table}
+    who = "client 0" if honest == [0] else _clients(honest)
+    have, its = ("has", "its") if honest == [0] else ("have together", "their")
     return [
-        Attack("the server", ownership, total, owned(run), "masks", owned(maskless)),
-        Attack("the server", reading, total, read_means(run, truth), "pads", read_means(padless, truth)),
+        Admitted("who takes part", list(pool.rounds[-1].at.members), list(range(len(tables)))),
+        Admitted("entities in all", int(pool.server.tags.size), len(everything)),
+        Admitted(f"entities that {who} {have}", int(counts.sum()), sum(len(tables[n]) for n in honest)),
+        Admitted(
+            f"{its} slots that none of them has, without names",
+            len(pool.foreign),
+            len({name for n in honest for name in tables[n]} - theirs),
+        ),
+        Admitted(
+            f"{its} entities that one of them has too, with names",
+            sum(bool(counts[slot]) for slot in named.values()),
+            len(common),
+        ),
+        Admitted(
+            f"{its} rows of these" if honest == [0] else "the sum of their rows of these, and how many have each",
+            sum(bool(each < CLOSE) for each in wrong),
+            len(common),
+        ),
     ]
+
+
+def budget(pool: Pool) -> dict[str, int]:
+    """How many guessed names one client that deviates can have answered: at first, and in each later epoch."""
+    form, params = pool.form, pool.params
+    return {"first": form.list_size(params, 1), "later": form.list_size(params, 2), "epochs": form.max_updates}
+
+
+def means_of(pool: Pool, n: int) -> dict[str, Floats]:
+    """What a client reads."""
+    part = _keyed(pool.parties.clients[n].part)
+    assert part.result is not None
+    return dict(zip(map(str, part.result.names), part.result.means, strict=True))
