@@ -194,6 +194,15 @@ def test_the_security_page_names_every_claim_every_mutant_and_tests_that_exist()
     assert all(f"def {name}" in everything for name in limits if name != "test_limit")
 
 
+def test_tests_that_pages_name_exist() -> None:
+    everything = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for page in ("threat-model.md", "security.md", "attacks.md"):
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        for name in re.findall(r"`(?:tests/)?(test_\w+)(?:\.py)?`", text):
+            found = list((ROOT / "tests").rglob(f"{name}.py")) or f"def {name}(" in everything
+            assert found, f"docs/{page} names {name}"
+
+
 def test_every_decision_is_listed() -> None:
     listed = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
     for path in (ROOT / "docs" / "decisions").glob("0*.md"):

@@ -314,11 +314,13 @@ def test_two_exchanges_make_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: secea.aggregate({0: {}, 1: {}, 2: {}}), "expected a list of tables"),  # type: ignore[dict-item]
         (lambda: secea.aggregate([{"a": [1.0]}, None, {}]), "client 1: expected a secea.Table or a mapping"),  # type: ignore[list-item]
         (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], colusion=1), "aggregate takes no 'colusion'"),
-        (lambda: secea.aggregate([{"a": [1.0]}, {}]), "clients must be 3"),
+        (lambda: secea.aggregate([{"a": [1.0]}]), "clients must be 2"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}], form="reciprocal"), "clients must be 3"),
         (lambda: secea.aggregate([{"a": ["x"]}, {}, {}]), "use float32 or float64"),
         (lambda: secea.aggregate([{"a": []}, {}, {}]), "the embedding of entity 'a' is empty"),
         (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], form="x"), "form must be one of"),
-        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], queries="x"), "queries must be one of"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], queries="full"), "this form has no queries"),
+        (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], form="paillier", queries="x"), "queries must be one of"),
         (lambda: secea.aggregate([{True: [1.0]}, {}, {}]), "truth value"),
         (lambda: secea.aggregate([{"a": [1.0]}, {}, {}], max_abs=0.5), "client 0: entity 'a', coordinate 0"),
         (lambda: Federation({"clients": 3}), "takes secea.Params"),  # type: ignore[arg-type]

@@ -42,21 +42,23 @@ def test_the_plan_is_what_the_traffic_records_show(
 def test_messages_of_many_chunks_are_planned_exactly_too() -> None:
     rng = np.random.Generator(np.random.PCG64(3))
     sets = [rng.choice(3000, 1500, replace=False).tolist() for _ in range(3)]
-    fed = Federation(Params(clients=3, dim=180))
+    fed = Federation(Params(clients=3, dim=180), "reciprocal")
     fed.setup(sets)
     fed.round([{name: np.zeros(180) for name in names} for names in sets])
     layout = fed.session.layout(secea.wire.messages.Kind.SHARE, fed.server.M, 3)
     assert layout.chunks > 3
-    plan = secea.plan(fed.params, entities=fed.server.M)
+    plan = secea.plan(fed.params, entities=fed.server.M, form="reciprocal")
     assert plan.setup_bytes + plan.round_bytes == sum(hop.size for hop in fed.traffic)
 
 
 def test_queries_cost_three_unions_whatever_a_client_owns() -> None:
     params = Params(clients=5, dim=16, max_union=1000, max_entities=1000)
-    few = secea.plan(Params(clients=5, dim=16, max_union=1000, max_entities=400), entities=1000)
-    many = secea.plan(params, entities=1000)
+    fewer = Params(clients=5, dim=16, max_union=1000, max_entities=400)
+    few = secea.plan(fewer, entities=1000, form="reciprocal")
+    many = secea.plan(params, entities=1000, form="reciprocal")
     assert 0.6 < few.by_kind["query"] / many.by_kind["query"] < 1
-    assert secea.plan(params, entities=1000, queries="full").by_kind["query"] > 100 * many.by_kind["query"]
+    full = secea.plan(params, entities=1000, form="reciprocal", queries="full")
+    assert full.by_kind["query"] > 100 * many.by_kind["query"]
 
 
 def test_the_fewest_primes_are_taken_that_hold_the_largest_result() -> None:
@@ -80,7 +82,8 @@ def test_a_plan_without_bounds_assumes_that_every_client_may_own_everything() ->
 
 def test_sigma_counts_every_masked_element_that_the_colluders_see() -> None:
     params = Params(clients=10, collusion=2, dim=31, rounds=1 << 10, max_entities=1 << 8, max_union=1 << 9)
-    blocks, reciprocal = params.K * -(-31 // params.K), secea.plan(params, entities=500, queries="full")
+    blocks = params.K * -(-31 // params.K)
+    reciprocal = secea.plan(params, entities=500, form="reciprocal", queries="full")
     assert reciprocal.sigma_prime == 40 + int(np.ceil(np.log2(2 * 2**8 * blocks * 2**10)))
     paillier = secea.plan(params, entities=500, form="paillier", queries="full")
     length = -(-32 // params.K)  # a client decrypts N answers to each query, not K blocks

@@ -1,6 +1,6 @@
 """Secure embedding aggregation for federated representation learning.
 
-    means = secea.aggregate(tables, collusion=1)      # one table per client in, one per client out
+    means = secea.aggregate(tables)      # one table per client in, one per client out
 
 `Federation` runs many rounds in one process; `Client` and `Server` are the state machines behind every engine.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,11 @@ from secea.commands import shell
 from secea.commands.aggregate import aggregate
 from secea.commands.demo import demo
 from secea.commands.plan import plan
+from secea.forms import is_new
 from secea.learn.command import train
+
+if TYPE_CHECKING:
+    from secea.engines.files import Session
 
 
 @click.group(
@@ -144,10 +149,7 @@ def keygen(path: Path, as_json: bool) -> None:
 @click.option("--server", metavar="FILE", help="The server's public key.")
 @click.option("--client", "clients", multiple=True, metavar="NAME=FILE", help="A client's name and public key.")
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
-@click.option(
-    "--form", type=click.Choice(["reciprocal", "paillier"]), default="reciprocal", show_default=True,
-    help="How means are retrieved; paillier is the paper's form.",
-)  # fmt: skip
+@shell.form_option
 @shell.json_option
 def roster(
     path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], form: str, as_json: bool
@@ -158,7 +160,9 @@ def roster(
     is the same. It holds keys, parameters and choices: nothing in it is secret. Parties with different files refuse
     each other.
 
-    dim, max_entities and max_union are needed; see `secea.Params` for the rest: collusion, dropouts, max_abs, ...
+    dim, max_entities and max_union are needed. All others have defaults: collusion, dropouts, max_abs, precision,
+    rounds and more (`secea.Params`); with form keyed also min_participants, max_new_entities, max_updates and batch
+    (docs/protocol-keyed.md, K1). What they mean for trust is printed with the file.
 
     \b
     Examples:
@@ -182,9 +186,27 @@ def roster(
     click.echo(f"{'server':<16}{files.key_fingerprint(session.roster.server)}")
     for number, (name, key) in enumerate(zip(session.roster.names, session.roster.clients, strict=True)):
         click.echo(f"{number:>3} {name:<12}{files.key_fingerprint(key)}")
-    click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}; {session.form.name}")
+    click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}")
+    click.echo(f"form            {_form_line(session)}")
+    for i, line in enumerate(_trust(session)):
+        click.echo(f"{'' if i else 'trust':<16}{line}")
     click.secho(f"fingerprint     {session.fingerprint}", bold=True)
     click.echo("All parties compare this fingerprint before they start.")
+
+
+def _form_line(session: Session) -> str:
+    """The form, and what it adds to the parameters."""
+    if is_new(form := session.form):
+        return form.canonical(session.params).splitlines()[-1].replace(";", ", ")  # type: ignore[union-attr]
+    return form.name
+
+
+def _trust(session: Session) -> tuple[str, ...]:
+    """Who may conspire with whom, in sentences."""
+    from secea.plan import plan as planned
+
+    assert session.params.max_union is not None
+    return planned(session.params, entities=session.params.max_union, form=session.form.name).trust
 
 
 @click.command(short_help="Print the script for completion in bash, zsh or fish.")

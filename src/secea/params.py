@@ -51,12 +51,12 @@ class Params:
     dim: int
     """d, the length of an embedding."""
     collusion: int | None = None
-    """T: so many clients may put together what they know and still learn nothing. None: the form chooses.
+    """T: so many clients may conspire, in the form "keyed" with the server too. None: the form chooses.
 
-    The paper's forms need less than N/2, and choose 1.
+    "keyed" chooses all others, less two for each drop-out. The other forms need less than N/2, and choose 1.
     """
     dropouts: int = 0
-    """So many clients may vanish once the contributors of a round are announced. Keep it below half of them."""
+    """So many clients may vanish in the middle of a round. Keep it below half of them."""
     max_abs: float = 64.0
     """Every coordinate lies in [-max_abs, max_abs]."""
     precision: int = 24

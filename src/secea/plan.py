@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from secea.errors import ParamsError
-from secea.forms import form_of, is_new
+from secea.forms import DEFAULT, form_of, is_new
 from secea.forms.costs import round_costs, setup_costs
 from secea.params import Params
 from secea.party.form import Form
@@ -55,7 +55,7 @@ class Plan:
     """Who may conspire with whom, whether a server that deviates is covered, and who must be there for new names."""
 
 
-def plan(params: Params, *, entities: int, form: str | Form = "reciprocal", queries: str = "buckets") -> Plan:
+def plan(params: Params, *, entities: int, form: str | Form = DEFAULT, queries: str = "buckets") -> Plan:
     """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`."""
     if isinstance(entities, bool) or not isinstance(entities, int) or entities < 0:
         raise ParamsError(f"entities must be the size of the union, got {entities!r}")
@@ -158,6 +158,6 @@ def _plan_of_paper(params: Params, entities: int, form: str, queries: str) -> Pl
         sigma_prime=chosen.sigma_prime,
         trust=(
             f"The server, or {T} of {N} clients together, may be curious; the server must not conspire with a client.",
-            "A server that deviates is not covered.",
+            "A server that deviates from the protocol is not covered.",
         ),
     )

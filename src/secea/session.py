@@ -14,7 +14,7 @@ from secea.arithmetic.field import RING61, Ring
 from secea.arithmetic.lagrange import Code
 from secea.buckets import Buckets, Full, Queries, bucket_count
 from secea.errors import ParamsError
-from secea.forms import NAMES as NEW_FORMS
+from secea.forms import CHOICES
 from secea.params import Params
 from secea.retrieval import Retrieval, check_paper
 from secea.retrieval.paillier import Paillier
@@ -30,7 +30,7 @@ QUERIES: Final = ("buckets", "full")
 def check_choice(form: object, queries: object) -> str:
     """The name of one of the paper's forms; what is none, or no kind of queries, is refused."""
     if not isinstance(form, str) or form not in FORMS:
-        raise ParamsError(f"form must be one of {', '.join((*FORMS, *NEW_FORMS))}, got {form!r}")
+        raise ParamsError(f"form must be one of {', '.join(CHOICES)}, got {form!r}")
     if queries not in QUERIES:
         raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {queries!r}")
     return form

@@ -112,7 +112,7 @@ def test_the_literal_protocol_yields_the_means_and_counts_its_elements() -> None
 
 
 def test_the_clock_around_kernels_and_ciphers_changes_no_result_and_leaves_nothing_behind() -> None:
-    tables, fed = SMALL.tables(), Federation(SMALL.params())
+    tables, fed = SMALL.tables(), Federation(SMALL.params(), "reciprocal")
     fed.setup([table.names for table in tables])
     before = vars(field)["lib"]
     means: list[Any] = []

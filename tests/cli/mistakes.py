@@ -66,10 +66,10 @@ MISTAKES = (
     ),
     Mistake(
         "T too large",
-        ("secea plan --clients 4 --collusion 2 --entities 100 --dim 16",),
+        ("secea plan --clients 4 --collusion 4 --entities 100 --dim 16",),
         (3,),
-        ("collusion must be 1..1 for 4 clients",),
-        "Any T clients together learn nothing as long as they are less than half.",
+        ("collusion must be 1..3 for 4 clients",),
+        "T counts who may conspire with the server against a client: at most all others.",
     ),
     Mistake(
         "Two clients of different dimension",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -191,9 +192,26 @@ def test_tables_are_never_overwritten_and_results_only_by_force(tmp_path: Path) 
     assert "two tables are named north.csv" in aggregate(*given, str(twin), "--out", str(tmp_path / "n")).output
 
 
-def test_two_tables_are_too_few(tmp_path: Path) -> None:
-    ran = aggregate(*tables(tmp_path)[:2], "--out", str(tmp_path / "m"))
+def test_two_tables_are_enough_and_a_note_says_what_that_means(tmp_path: Path) -> None:
+    given = tables(tmp_path)[:2]
+    ran = aggregate(*given, "--out", str(tmp_path / "m"))
+    assert (ran.exit_code, "note: Two clients learn which entities they have in common" in ran.output) == (0, True)
+    assert close(told(tmp_path / "m" / "north.csv"), MEANS["north"])
+    result = json.loads(aggregate(*given, "--out", str(tmp_path / "m"), "--force", "--json").stdout)
+    assert result["form"] == "keyed"
+    assert ["by subtraction" in note for note in result["notes"]] == [True]
+
+
+def test_one_table_is_too_few_and_two_are_for_the_paper_s_forms(tmp_path: Path) -> None:
+    ran = aggregate(*tables(tmp_path)[:1], "--out", str(tmp_path / "m"))
+    assert (ran.exit_code, "at least 2 tables are needed" in ran.output) == (2, True)
+    ran = aggregate(*tables(tmp_path)[:2], "--out", str(tmp_path / "m"), "--form", "reciprocal")
     assert (ran.exit_code, "at least 3 tables are needed" in ran.output) == (2, True)
+
+
+def test_what_was_sent_is_shown_in_units_that_fit(tmp_path: Path) -> None:
+    ran = aggregate(*tables(tmp_path), "--out", str(tmp_path / "m"))
+    assert re.search(r"set-up [\d.]+ s, [\d.]+ kB; round [\d.]+ s, [\d.]+ kB$", ran.output.strip())
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device", "x"), KeyboardInterrupt()])

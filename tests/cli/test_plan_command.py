@@ -35,15 +35,17 @@ def test_json_has_the_numbers_of_the_library() -> None:
         assert found[name] == (list(value) if isinstance(value, tuple) else value)
 
 
-def test_a_plan_of_the_keyed_form_says_whom_you_must_trust() -> None:
-    words = ["plan", "--clients", "4", "--entities", "60", "--per-client", "30", "--dim", "4", "--form", "keyed"]
+def test_a_plan_says_whom_you_must_trust() -> None:
+    words = ["plan", "--clients", "4", "--entities", "60", "--per-client", "30", "--dim", "4"]
     shown = " ".join(CliRunner().invoke(main, words).output.split())
     assert "The server and all 3 other clients may conspire" in shown
     found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
-    plan = secea.plan(Params(clients=4, dim=4, max_entities=30, max_union=60), entities=60, form="keyed")
+    plan = secea.plan(Params(clients=4, dim=4, max_entities=30, max_union=60), entities=60)
     assert (found["setup_bytes"], found["round_bytes"]) == (plan.setup_bytes, plan.round_bytes)
     assert found["trust"] == list(plan.trust)
-    assert {row["collusion"] for row in found["choices"]} == {1, 3}
+    assert [(row["collusion"], row["dropouts"]) for row in found["choices"]] == [(1, 0), (3, 0), (1, 1)]
+    assert found["unprotected_round_bytes"] == 2 * 4 * 30 * 4 * 4
+    assert "security holds against" not in shown, "who may conspire stands under trust"
 
 
 def test_the_bytes_of_the_parties_add_up() -> None:
@@ -57,11 +59,15 @@ def test_the_bytes_of_the_parties_add_up() -> None:
 
 
 def test_other_choices_and_a_size_that_no_machine_holds_are_shown() -> None:
-    found = planned()
-    assert [(row["collusion"], row["dropouts"], row["K"]) for row in found["choices"]] == [
+    paper = planned("--form", "reciprocal")
+    assert [(row["collusion"], row["dropouts"], row["K"]) for row in paper["choices"]] == [
         (1, 0, 2), (1, 1, 2), (1, 2, 1), (2, 0, 1), (2, 1, 1),
     ]  # fmt: skip
-    chosen = found["choices"][3]
+    found = planned()
+    assert [(row["collusion"], row["dropouts"]) for row in found["choices"]] == [
+        (1, 0), (2, 0), (5, 0), (1, 1), (2, 1), (3, 1),
+    ]  # fmt: skip
+    chosen = found["choices"][1]
     assert (chosen["setup_bytes"], chosen["round_bytes"]) == (found["setup_bytes"], found["round_bytes"])
     far = found["projection"]
     assert (far["clients"], far["entities"], far["per_client"]) == (50, 10_000_000, 4_000_000)
@@ -76,6 +82,7 @@ def test_the_page_says_how_times_were_got() -> None:
         "memory",
         "precision",
         "security",
+        "trust The server and any 2 clients may conspire",
         "Other choices",
         "10,000,000 entities",
     ):
@@ -85,7 +92,7 @@ def test_the_page_says_how_times_were_got() -> None:
 
 def test_times_are_on_the_line_through_the_trials() -> None:
     params = Params(clients=4, dim=8, max_entities=50, max_union=100)
-    cost = secea.plan(params, entities=100)
+    cost = secea.plan(params, entities=100, form="reciprocal")
     work = cost.round_bytes + cost.round_multiplications
     seconds = ({"client": 1.0, "server": 2.0}, {"client": 2.0, "server": 2.5})
     trials = (Trial(0, 0, seconds[0], 0, 0), Trial(work // 2, 50, seconds[1], 150, 500))
@@ -104,7 +111,7 @@ def test_what_leaves_no_room_is_left_out_and_what_is_long_is_tried_out_short(mon
     really = estimate._run
     monkeypatch.setattr(estimate, "_run", run)
     words = ["plan", "--clients", "5", "--entities", "40", "--dim", "200000", "--precision", "45", "--queries", "full"]
-    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(main, [*words, "--form", "reciprocal", "--json"]).stdout)
     assert found["projection"] is None
     assert found["choices"]
     assert max(params.dim for params in tried) < 200_000
@@ -122,8 +129,11 @@ def test_paillier_is_planned_too() -> None:
     [
         (["--clients", "3", "--entities", "10", "--per-client", "3", "--dim", "2"], 2, "--entities must be between"),
         (["--clients", "3", "--entities", "10", "--per-client", "11", "--dim", "2"], 2, "--entities must be between"),
-        (["--clients", "2", "--entities", "10", "--dim", "2"], 3, "clients must be 3..1024"),
-        (["--clients", "5", "--entities", "10", "--dim", "2", "--dropouts", "4"], 3, "room for 2 drop-outs"),
+        (["--clients", "1", "--entities", "10", "--dim", "2"], 3, "clients must be 2..1024"),
+        (["--clients", "2", "--entities", "9", "--dim", "2", "--form", "reciprocal"], 3, "clients must be 3..1024"),
+        (["--clients", "5", "--entities", "10", "--dim", "2", "--dropouts", "4"], 3, "dropouts must be from 0 to 3"),
+        (["--clients", "400", "--entities", "10", "--dim", "2"], 3, "or take fewer clients"),
+        (["--clients", "5", "--entities", "10", "--dim", "2", "--queries", "full"], 2, "the form is keyed"),
     ],
 )
 def test_mistakes_are_explained(words: list[str], code: int, text: str) -> None:

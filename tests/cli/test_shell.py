@@ -93,6 +93,14 @@ def test_keys_and_rosters_as_json(tmp_path: Path) -> None:
         json.loads(ran.stdout)["fingerprint"] in CliRunner().invoke(main, ["roster", str(tmp_path / "f.json")]).output
     )
     assert [path.name for path in tmp_path.glob("*.new")] == []
+    fuller = ["--param=dropouts=1", "--param=batch=8", "--param=max_updates=3", "--param=min_participants=2"]
+    ran = CliRunner().invoke(main, ["roster", str(tmp_path / "g.json"), *words, *fuller])
+    assert ran.exit_code == 0, ran.output
+    for part in ("keyed, min_participants=2", "max_updates=3, batch=8", "The server and any one client may conspire"):
+        assert part in ran.output
+    for form, trusted in (("reciprocal", "must not conspire with a client"), ("keyed", "both other clients may")):
+        ran = CliRunner().invoke(main, ["roster", str(tmp_path / f"{form}.json"), *words, "--form", form])
+        assert (ran.exit_code, trusted in ran.output) == (0, True), ran.output
 
 
 def test_help_loads_nothing_heavy() -> None:

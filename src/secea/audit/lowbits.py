@@ -93,7 +93,7 @@ def _filled_rounds() -> dict[int, list[Residues]]:
     """What three clients with the same table share in rounds before and after a restart and an update."""
     names = [f"entity {i}" for i in range(40)]
     table = dict(zip(names, np.arange(40)[:, None] / 16 + np.arange(4) / 4, strict=True))
-    fed = Federation(Params(clients=3, dim=4))
+    fed = Federation(Params(clients=3, dim=4), "reciprocal")
     shared: dict[int, list[Residues]] = {n: [] for n in range(3)}
     encode = Reciprocal.rows
     turn = 0

@@ -125,7 +125,7 @@ def memory(field: str) -> int:
 def point(shape: Shape, rounds: int, limit: bool) -> dict[str, Any]:
     """Set-up and rounds of one federation in this process, and the limit before and after each; means are checked."""
     tables, start = shape.tables(), memory("VmRSS")
-    fed = Federation(shape.params())
+    fed = Federation(shape.params(), "reciprocal")
     _, setup = timed(lambda: fed.setup([table.names for table in tables]))
     setup_kinds, data = by_kind(fed.traffic), formula_bytes(fed)
     each, cores = [], (1, os.cpu_count() or 1)

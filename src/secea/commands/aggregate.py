@@ -41,14 +41,13 @@ class Step(Protocol):
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
 @click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
-@click.option(
-    "--form", type=click.Choice(["keyed", "reciprocal", "paillier"]), default="reciprocal", show_default=True,
-    help="keyed trusts nobody, and takes two tables or more. paillier is the paper's form: slower, and exact means show"
-    " the number of owners.",
-)  # fmt: skip
+@shell.form_option
 @shell.json_option
 def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, **params: Any) -> None:
     """Mean embeddings of tables in files: one TABLE for each client, one result for each in FOLDER.
+
+    It takes two tables or more. With two, each client can work out the other's rows of what they share, and a note says
+    so.
 
     A result has the name and the format of its table, and the same entities: .npz with `names` and `matrix`; .csv or
     .tsv, a name and its numbers in each line; .parquet, a column of names, and one of lists or several of numbers;
@@ -69,8 +68,9 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
     with _steps(len(tables) + 3) as step, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = run(tables, out, force=force, step=step, **params)
-    for warning in warned:
-        shell.console(stderr=True).print(f"note: {warning.message}", soft_wrap=True, markup=False)
+    result["notes"] = [str(warning.message) for warning in warned]
+    for note in result["notes"]:
+        shell.console(stderr=True).print(f"note: {note}", soft_wrap=True, markup=False)
     if as_json:
         shell.echo_json(result)
     else:
@@ -202,15 +202,20 @@ def _steps(total: int) -> Iterator[Step]:
 def _show(result: dict[str, Any]) -> None:
     from rich.table import Table as Grid
 
+    from secea.commands.plan import size
+
     grid = Grid(box=None, pad_edge=False)
     for column in ("client", "table", "entities", "means"):
         grid.add_column(column, justify="right" if column in ("client", "entities") else "left", overflow="fold")
     for n, client in enumerate(result["clients"]):
         grid.add_row(str(n), client["table"], f"{client['entities']:,}", client["means"])
     shell.console().print(grid)
-    size, seconds = result["bytes"], result["seconds"]
+    sent, seconds = result["bytes"], result["seconds"]
     click.echo(
-        f"union {result['union']:,}, dim {result['dim']}; means exact to within {result['resolution']:.1e};"
-        f" set-up {seconds['setup']:.2f} s, {size['setup'] / 1e6:.1f} MB; round {seconds['round']:.2f} s,"
-        f" {size['round'] / 1e6:.1f} MB"
+        f"union {result['union']:,}, dim {result['dim']}, form {result['form']}; means exact to within"
+        f" {result['resolution']:.1e}; set-up {seconds['setup']:.2f} s, {size(sent['setup'])}; round"
+        f" {seconds['round']:.2f} s, {size(sent['round'])}"
     )
+    for client, count in zip(result["clients"], result["without_mean"], strict=True):
+        if count:
+            click.echo(f"{client['means']}: {count} {'entity' if count == 1 else 'entities'} without a mean, unchanged")

@@ -16,7 +16,7 @@ import numpy as np
 
 from secea.engines.federation import TwoClients
 from secea.engines.local import Federation
-from secea.forms import is_new
+from secea.forms import DEFAULT, is_new
 from secea.params import Params
 from secea.plan import Plan, plan
 from secea.table import Table
@@ -92,7 +92,7 @@ def _work(cost: Plan, phase: str, form: str) -> int:
     return cost.round_bytes + cost.round_multiplications
 
 
-def measured(params: Params, entities: int, form: str = "reciprocal", queries: str = "buckets") -> Rates:
+def measured(params: Params, entities: int, form: str = DEFAULT, queries: str = "buckets") -> Rates:
     """Run small federations like this one. `params` has its bounds."""
     assert params.max_entities is not None
     if is_new(form):
@@ -122,9 +122,10 @@ def _measured_form(params: Params, entities: int, form: str) -> Rates:
     """The same for a form of the new core: its set-up grows with the names that are asked for."""
     assert params.max_entities is not None
     clients = min(params.N, MOST_CLIENTS)
+    dropouts = min(clients - 2, round(params.dropouts * clients / params.N))
     few = replace(
-        params, clients=clients, collusion=max(1, min(clients - 1, round(params.T * clients / params.N))),
-        max_entities=None, max_union=None,
+        params, clients=clients, dropouts=dropouts, max_entities=None, max_union=None,
+        collusion=max(1, min(clients - 1 - dropouts, round(params.T * clients / params.N))),
     )  # fmt: skip
     share, choice = params.max_entities / entities, (form, "buckets")
     most = max(2 * SMALLEST, min(entities, MOST_NAMES // max(1, round(clients * share))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 FAR: Final = {"clients": 50, "entities": 10_000_000}
 """A size that no single machine holds."""
 MOST_CHOICES: Final = 9
+FLOAT_BYTES: Final = 4
+"""Of a float32."""
 
 
 @click.command(short_help="Say what a federation would cost.")
-@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 3, with form keyed 2.")
+@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 2 (form keyed) or 3.")
 @click.option(
     "--entities", metavar="N", required=True, type=click.IntRange(min=1), help="Entities of all clients together."
 )
@@ -32,7 +35,7 @@ MOST_CHOICES: Final = 9
 )
 @click.option("--dim", metavar="N", required=True, type=int, help="Length of an embedding.")
 @shell.collusion_option
-@click.option("--dropouts", metavar="N", default=0, show_default=True, help="So many clients may be lost in a round.")
+@click.option("--dropouts", metavar="N", default=0, show_default=True, help="So many may vanish in a round.")
 @click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
 @click.option(
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
@@ -41,18 +44,12 @@ MOST_CHOICES: Final = 9
     "--sigma", metavar="N", default=40, show_default=True, help="Statistical security over all rounds, in bits."
 )
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
-@click.option(
-    "--form",
-    type=click.Choice(["keyed", "reciprocal", "paillier"]),
-    default="reciprocal",
-    show_default=True,
-    help="How means are made: keyed trusts nobody; paillier is the paper's form.",
-)
+@shell.form_option
 @click.option(
     "--queries", type=click.Choice(["buckets", "full"]), default="buckets", show_default=True,
-    help="What a query runs over: a bucket of entities, or all of them, as in the paper.",
+    help="Forms reciprocal and paillier: a query runs over a bucket of entities, or over all, as in the paper.",
 )  # fmt: skip
-@click.option("--key-bits", metavar="N", default=3072, show_default=True, help="Of Paillier's modulus.")
+@click.option("--key-bits", metavar="N", default=3072, show_default=True, help="Form paillier: bits of the modulus.")
 @click.option(
     "--mbit", metavar="X", default=1000.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
     help="Megabits a second that each party's network carries, both ways together.",
@@ -61,16 +58,15 @@ MOST_CHOICES: Final = 9
 def plan(
     entities: int, per_client: int | None, form: str, queries: str, mbit: float, as_json: bool, **params: Any
 ) -> None:
-    """What a federation would cost, before anybody sets it up.
+    """What a federation would cost, and whom its clients have to trust, before anybody sets it up.
 
-    Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates. Federations with as
-    many clients and a few hundred entities are run on this machine, which takes some seconds, and their times are
-    extended in a straight line. With more than 10 clients that is a rough guess. docs/cli.md has the comparison with
-    real runs.
+    Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates: small federations
+    with as many clients, 10 at most, are run on this machine for some seconds, and what they take is extended in a
+    straight line. With more than 10 clients that is a rough guess. docs/cli.md has the comparison with real runs.
 
     \b
     Examples:
-      secea plan --clients 10 --collusion 2 --entities 14541 --per-client 8600 --dim 128
+      secea plan --clients 10 --entities 14541 --per-client 8600 --dim 128
       secea plan --clients 5 --entities 1000000 --per-client 200000 --dim 64 --dropouts 1 --mbit 100
       secea plan --clients 5 --entities 1000 --dim 32 --json
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
@@ -79,8 +75,11 @@ def plan(
         raise click.UsageError(
             f"--entities must be between --per-client and clients times that: {own:,} to {params['clients'] * own:,}"
         )
+    from secea.forms import is_new
     from secea.params import Params
 
+    if is_new(form) and queries != "buckets":
+        raise click.UsageError(f"--queries is for the forms reciprocal and paillier; the form is {form}")
     settings = _checked(Params(max_entities=own, max_union=entities, **params), form)
     with shell.working("running small federations to measure this machine"):
         result = report(settings, form, queries, mbit)
@@ -111,6 +110,7 @@ def report(params: Params, form: str, queries: str, mbit: float) -> dict[str, An
         "queries": queries,
         "mbit": mbit,
         **found,
+        "unprotected_round_bytes": 2 * params.N * (params.max_entities or 0) * params.dim * FLOAT_BYTES,
         "choices": [row for each in _choices(params, form) if (row := _brief(each, form, queries, rates, mbit))],
         "projection": _projection(params, form, queries, rates, mbit),
         "tried": {"clients": rates.clients, "entities": sorted(tried)},
@@ -161,7 +161,7 @@ def _memory(params: Params, form: str, queries: str, rates: Rates, phases: dict[
     assert params.max_union is not None
     if is_new(form):
         held = form_of(form).memory(params, params.max_union)
-        one = params.N * held["client"] + held["server"] + BASE_BYTES
+        one = held["together"] + BASE_BYTES
         return {"client_keeps": held["kept"], "client": held["client"], "server": held["server"], "one_process": one}
     scheme = Scheme(params, form, queries)
     N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
@@ -186,12 +186,16 @@ BASE_BYTES: Final = 60_000_000
 
 def _choices(params: Params, form: str) -> Iterator[Params]:
     """Other values of T and of drop-outs around the chosen ones; K follows from them."""
-    from secea.forms import is_new
+    from secea.forms import form_of, is_new
 
-    found, N = 0, params.N
+    found = 0
     if is_new(form):
-        for collusion in sorted({1, max(1, params.T // 2), params.T, (N + 1) // 2 - 1 or 1, N - 1}):
-            yield replace(params, collusion=collusion)
+        for dropouts in sorted({0, 1, params.dropouts}):
+            with suppress(ParamsError):  # so many are too many for so few clients
+                most = form_of(form).checked(replace(params, collusion=None, dropouts=dropouts)).T
+                own = {params.T} if dropouts == params.dropouts else {min(params.T, most)}
+                for collusion in sorted({1, most} | own):
+                    yield replace(params, collusion=collusion, dropouts=dropouts)
         return
     for collusion in range(max(1, params.T - 1), params.T + 2):
         for dropouts in sorted({0, 1, 2, params.dropouts}):
@@ -263,10 +267,11 @@ def _show(found: dict[str, Any], console: Console) -> None:
     console.print(
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
         f" dim {params['dim']}; T={params['collusion']},{blocks} drop-outs"
-        f" {params['dropouts']};"
-        f" {found['form']}, {found['primes']} {'prime' if found['primes'] == 1 else 'primes'}",
+        f" {params['dropouts']}; form {found['form']}",
         style="bold",
     )
+    for i, line in enumerate(found["trust"]):
+        console.print(f"{'' if i else 'trust':<10} {line}", soft_wrap=not console.is_terminal)
     grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for column in ("", "", "sends", "gets", "CPU", "network"):
         grid.add_column(column, justify="right" if column else "left")
@@ -284,7 +289,8 @@ def _show(found: dict[str, Any], console: Console) -> None:
     console.print(_table(found["choices"], found["params"]))
     if far := found["projection"]:
         each = f"{far['per_client']:,} each"
-        console.print(f"\n{far['clients']} clients, {far['entities']:,} entities, {each}", style="bold")
+        grown = f"{far['clients']} clients, {far['entities']:,} entities, {each}"
+        console.print(f"\nThe same shares in a large federation: {grown}", style="bold")
         console.print(_table([far], None))
     tried = found["tried"]
     console.print(
@@ -311,44 +317,38 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"precision  a mean is exact to within {params['resolution']:.2g} (max_abs {params['max_abs']:g},"
         f" {found['precision']} bits)"
     )
+    primes = f"{found['primes']} {'prime' if found['primes'] == 1 else 'primes'}"
     if numbers := found["numbers"]:
         yield (
-            f"numbers    x * 2^{numbers['f']}; {numbers['s']} numbers of {numbers['w']} units fill what is below; noise"
-            f" of {numbers['s']} narrow numbers and one of {numbers['wide']:,} units; {numbers['checks']} check"
-            f" {'column' if numbers['checks'] == 1 else 'columns'}"
+            f"numbers    in steps of 2^-{numbers['f']}, modulo {primes}. Random low digits"
+            f" ({numbers['s']} x {numbers['w']:,} steps) and noise (up to {numbers['wide']:,} steps) keep a mean from"
+            f" showing how many owners it has; {numbers['checks']} check"
+            f" {'column shows' if numbers['checks'] == 1 else 'columns show'} a mean that the server changed"
         )
-    for i, line in enumerate(found["trust"] if "K" not in params else ()):
-        yield f"{'' if i else 'trust':<10} {line}"
+    else:
+        yield f"numbers    modulo {primes}"
     yield (
-        f"security   {_together(params['collusion'])}; noise hides all numbers of"
-        f" {params['rounds']:,} rounds with {found['sigma']} bits, each one with {found['sigma_prime']}"
+        f"security   {found['sigma']} bits over all {params['rounds']:,} rounds, {found['sigma_prime']} for each number"
+        " that noise hides"
     )
-
-
-def _together(collusion: int) -> str:
-    return "holds against any one client" if collusion == 1 else f"holds against any {collusion} clients together"
+    yield (
+        f"compare    the same rows without protection, as float32, up and down:"
+        f" {size(found['unprotected_round_bytes'])} a round"
+    )
 
 
 def _table(rows: list[dict[str, Any]], chosen: dict[str, Any] | None) -> Any:
     from rich.table import Table as Grid
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for column in (
-        "T",
-        "drop-outs",
-        "K",
-        "client sends: set-up",
-        "a round",
-        "elapsed: set-up",
-        "a round",
-        "memory",
-        "",
-    ):
+    named = {"collusion": "T", "dropouts": "drop-outs"} | ({"K": "K"} if any("K" in row for row in rows) else {})
+    costs = ("client sends: set-up", "a round", "elapsed: set-up", "a round", "memory", "")
+    for column in (*named.values(), *costs):
         grid.add_column(column, justify="right")
     for row in rows:
         this = chosen is not None and (row["collusion"], row["dropouts"]) == (chosen["collusion"], chosen["dropouts"])
         grid.add_row(
-            *(str(row.get(name, "-")) for name in ("collusion", "dropouts", "K")),
+            *(str(row[name]) for name in named),
             size(row["client_sends_in_setup"]), size(row["client_sends_in_round"]),
             duration(row["setup_seconds"]), duration(row["round_seconds"]), size(row["client_memory"]),
             "chosen" if this else "", style="bold" if this else "",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from secea.errors import DataError, MissingExtra, ParamsError, SecEAError, SnapshotError, TableError
+from secea.forms import CHOICES, DEFAULT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,14 @@ NOT_A_TERMINAL: Final = 110
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 collusion_option = click.option(
     "--collusion", metavar="T", type=int,
-    help="How many clients may conspire and still learn nothing.  [1; form keyed: all others]",
+    help="T: so many clients may conspire with the server.  [all others, less 2 for each drop-out]  Forms reciprocal"
+    " and paillier: so many may conspire without the server, fewer than half.  [1]",
+)  # fmt: skip
+form_option = click.option(
+    "--form", type=click.Choice(CHOICES), default=DEFAULT, show_default=True,
+    help="keyed protects a client even if the server and all others conspire, and takes two clients or more."
+    " reciprocal is the default of earlier versions, and goes in the next one. paillier is the paper's: slow, and its"
+    " exact means show the number of owners.",
 )  # fmt: skip
 
 

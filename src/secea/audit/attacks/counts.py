@@ -258,7 +258,8 @@ def seen_by_client_0(fed: Federation, tables: Tables) -> Seen:
 def two_sessions(kind: Grid, entities: int = 300) -> tuple[World, Params, Seen, Seen]:
     """A round, then one more after a client joined that has so many entities that f grows; nobody's values change."""
     made = world(kind, entities)
-    fed, tables = Federation(Params(CLIENTS, dim=DIM, precision=kind.precision)), tables_of(kind, made)
+    fed = Federation(Params(CLIENTS, dim=DIM, precision=kind.precision), "reciprocal")
+    tables = tables_of(kind, made)
     newcomer = {f"new {e}": np.ones(DIM, kind.dtype) for e in range(3 * entities)}
     fed.setup([table.keys() for table in tables])
     before = seen_by_client_0(fed, tables)
@@ -330,7 +331,8 @@ def limit_of_changed_grids(kind: Grid, entities: int = 300) -> float:
     All fills are then half as wide, and cancel: the rate at which the search finds counts.
     """
     made, (step,) = world(kind, entities), kind.steps
-    fed, tables = Federation(Params(CLIENTS, dim=DIM, precision=kind.precision)), tables_of(kind, made)
+    fed = Federation(Params(CLIENTS, dim=DIM, precision=kind.precision), "reciprocal")
+    tables = tables_of(kind, made)
     fed.setup([[*table, f"of client {n}"] for n, table in enumerate(tables)])
     seen = [
         seen_by_client_0(fed, [{**table, f"of client {n}": np.full(DIM, x)} for n, table in enumerate(tables)])
