@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).parent
+RHO = "\N{GREEK SMALL LETTER RHO}"
 STYLE = """
 :root { color-scheme: light dark }
 .card { fill: #fbfaf7; stroke: #d9d5cb }
@@ -14,6 +15,10 @@ STYLE = """
 .noise { fill: #f6e3da; stroke: #b5552b }
 .server { fill: #e6e4f4; stroke: #5d55a6 }
 .note { fill: #f1efe8; stroke: none }
+.key0 { fill: #1b7f6b; stroke: #1b7f6b }
+.key1 { fill: #b5552b; stroke: #b5552b }
+.key2 { fill: #5d55a6; stroke: #5d55a6 }
+.key3 { fill: #8a6d1d; stroke: #8a6d1d }
 .line { stroke: #4a4740; fill: none }
 .thin { stroke: #b9b4a7; fill: none }
 .head { fill: #4a4740 }
@@ -29,6 +34,10 @@ text { font: 14px system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-
   .noise { fill: #4b2c1e; stroke: #dc8a63 }
   .server { fill: #322f55; stroke: #9f98e6 }
   .note { fill: #292d33 }
+  .key0 { fill: #56b8a2; stroke: #56b8a2 }
+  .key1 { fill: #dc8a63; stroke: #dc8a63 }
+  .key2 { fill: #9f98e6; stroke: #9f98e6 }
+  .key3 { fill: #d3b453; stroke: #d3b453 }
   .line { stroke: #c3c7ce }
   .thin { stroke: #555a63 }
   .head { fill: #c3c7ce }
@@ -66,6 +75,12 @@ class Picture:
         """A line with a head at its end."""
         self.parts.append(f'<path d="M{x1:g} {y1:g}L{x2:g} {y2:g}" class="line" marker-end="url(#head)"/>')
 
+    def key(self, x: float, y: float, number: int) -> None:
+        """A small key: all owners of an entity have the same one."""
+        bow = f'<circle cx="{x + 4:g}" cy="{y:g}" r="3.2" fill="none" stroke-width="2.2"/>'
+        blade = f'<path d="M{x + 7.5:g} {y:g}H{x + 17:g}M{x + 13:g} {y:g}v4M{x + 16:g} {y:g}v4" stroke-width="2.2"/>'
+        self.parts.append(f'<g class="key{number}">{bow}{blade}</g>')
+
     def write(self) -> None:
         """The file."""
         size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
@@ -79,6 +94,7 @@ class Picture:
         (HERE / f"{self.name}.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+LANES = ["client n", "server", "every other client"]
 Step = tuple[str, str, str] | tuple[str, str]
 """(from, to, what is sent); (lane, what it does); ("", a heading)."""
 
@@ -108,17 +124,19 @@ def sequence(name: str, title: str, lanes: list[str], steps: list[Step], gap: in
             picture.arrow(at[step[0]] + 2 * sign, end, at[step[1]] - 3 * sign, end)
         else:
             wide = max(len(line) for line in step[-1].split("\n")) * 6.3 + 20
-            x = min(max(at[step[0]] - wide / 2, 8), width - wide - 8)
-            picture.box(x, y - 2, wide, 10 + 17 * lines, step[-1], "note", "small faint")
+            start = min(max(at[step[0]] - wide / 2, 8), width - wide - 8)
+            picture.box(start, y - 2, wide, 10 + 17 * lines, step[-1], "note", "small faint")
     picture.write()
 
 
 def idea() -> None:
-    """Three tables, one server, means."""
+    """Three tables, one server, means; whoever owns an entity has its key."""
     picture = Picture(
-        "idea", "Three organisations, one server: tables go in masked, means of own entities come out", 840, 366
-    )
+        "idea", "Three organisations, one server: all owners of an entity share a key, and only they read its mean",
+        840, 386,
+    )  # fmt: skip
     means = {"aspirin": "1.0  2.0", "codeine": "0.5  3.0", "ibuprofen": "2.0 -1.0", "warfarin": "-3.0  0.2"}
+    keys = {entity: number for number, entity in enumerate(means)}
     owners = [
         ("hospital A", {"aspirin": "0.5  1.0", "ibuprofen": "2.0 -1.0"}),
         ("hospital B", {"aspirin": "1.5  3.0", "codeine": "0.0  4.0"}),
@@ -135,17 +153,23 @@ def idea() -> None:
             picture.box(x, y, 200, 82, "", "own")
             picture.text(x + 100, y + 21, owner, "strong small")
             for j, (entity, values) in enumerate(rows.items()):
-                picture.text(x + 14, y + 44 + 22 * j, entity, "small", "start")
+                picture.key(x + 12, y + 39 + 22 * j, keys[entity])
+                picture.text(x + 38, y + 44 + 22 * j, entity, "small", "start")
                 picture.text(x + 186, y + 44 + 22 * j, values, "mono", "end")
         picture.arrow(232, y + 41, 302, y + 41)
         picture.arrow(537, y + 41, 607, y + 41)
-    for i, line in enumerate(
-        ["9f 3c e1 07 b2 58 d4", "41 aa 06 7d 90 f3 2e", "c8 15 6b e9 34 0d a7", "72 dd 5f 81 1a c6 93"]
-    ):
-        picture.text(420, 106 + 24 * i, line, "mono faint")
+    for i, line in enumerate(["9f 3c e1 07 b2 58", "41 aa 06 7d 90 f3", "c8 15 6b e9 34 0d", "72 dd 5f 81 1a c6"]):
+        picture.text(330, 106 + 24 * i, f"slot {i + 1}", "small faint", "start")
+        picture.text(512, 106 + 24 * i, line, "mono faint", "end")
     picture.text(420, 222, "the size of the union,\nwho takes part,\nsizes and times of messages", "small")
     picture.text(420, 296, "no name, no vector, no count", "small strong")
-    picture.text(420, 350, "aspirin: the mean of A and B. Nobody learns who else has it, nor how many.", "small faint")
+    picture.text(
+        420,
+        348,
+        "All owners of an entity, and nobody else, share a key for it. Nobody hands it out, and nobody sees\n"
+        "who has it. To all who do not have it, even together, a row is random numbers.",
+        "small",
+    )
     picture.write()
 
 
@@ -155,6 +179,44 @@ def logo() -> None:
     back = '<rect width="24" height="24" rx="5" fill="#1b7f6b"/>'
     text = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">{back}{rings}</svg>\n'
     (HERE / "logo.svg").write_text(text, encoding="utf-8")
+
+
+def row() -> None:
+    """What becomes of one slot, from its owners' numbers to their mean."""
+    picture, rho = Picture("row", "One slot in one round: from its owners' numbers to their mean", 840, 482), RHO
+
+    def step(y: int, number: int, words: str) -> None:
+        picture.box(24, y - 20, 28, 28, str(number), "server", "strong")
+        picture.text(64, y, words, "strong", "start")
+
+    step(40, 1, "Owners A and B put their numbers under the entity's key, then under a blinding")
+    picture.box(64, 56, 238, 40, f"A:  {rho} · (C·a + G)\ncount: {rho}", "own", "small")
+    picture.box(314, 56, 238, 40, f"B:  {rho} · (C·b + G)\ncount: {rho}", "own", "small")
+    picture.box(564, 56, 238, 40, "X, which does not own it:  0\ncount: 0", "box", "small")
+    known = f"{rho}: random, known to all clients and not to the server. C = lcm(1, ..., N), a multiple of every count."
+    picture.text(
+        64, 116, f"G: random numbers from the entity's key, new in every round.\n{known}", "small faint", "start"
+    )
+    step(172, 2, "Everybody adds masks, to this slot and to all others, and uploads: random numbers")
+    for i, words in enumerate(("A's row + m₁ + m₂", "B's row - m₁ + m₃", "X's row - m₂ - m₃")):
+        picture.box(64 + 250 * i, 188, 238, 34, words, "noise", "small")
+    step(260, 3, f"The server adds: the masks cancel. It divides by the count, which it has only times {rho}")
+    picture.box(64, 276, 330, 40, f"{rho} · (C·(a + b) + 2·G)\ncount: 2·{rho}", "server", "small")
+    picture.arrow(398, 296, 426, 296)
+    picture.box(430, 276, 372, 40, "C·(a + b)/2 + G + noise\nthe same bytes to everybody", "server", "small")
+    step(356, 4, "Everybody checks it. A and B take G away, and have the mean")
+    picture.box(64, 372, 488, 40, "A and B:  (a + b)/2, off by less than the resolution", "own", "small")
+    picture.box(564, 372, 238, 40, "X, without the key:\nrandom numbers", "noise", "small")
+    picture.text(
+        64,
+        434,
+        "A row also has a check, by which every client sees that the server added and divided rightly, and a mark,\n"
+        "by which it sees that a slot that is called empty is empty. The noise comes from T+D+1 clients, and hides\n"
+        "by what was divided: neither A nor B learns how many owners there are.",
+        "small faint",
+        "start",
+    )
+    picture.write()
 
 
 def shares() -> None:
@@ -233,30 +295,33 @@ def header() -> None:
 
 
 def modules() -> None:
-    """Which module may import which: those above know nothing of those below."""
-    picture = Picture("modules", "The modules of secea, in layers; imports point upward", 840, 560)
+    """Which folder may import which: those above know nothing of those below."""
+    picture = Picture("modules", "The folders of secea, in layers; imports point upward", 840, 648)
     layers = [
-        ("what everything stands on", "box", ["errors", "params", "messages", "snapshot", "_kernels (C)"]),
-        ("arithmetic", "box", ["field", "randomness", "lagrange", "correction", "fixedpoint", "paillier"]),
-        ("one step of the protocol each", "own", ["table, grid", "keys", "union", "buckets", "sharing"]),
-        ("forms of retrieval", "own", ["retrieval/paillier  (7a)", "retrieval/reciprocal  (7b)"]),
-        ("what all parties know", "own", ["session", "plan"]),
-        ("state machines, no input or output", "server", ["endpoint", "client", "server"]),
-        ("engines: sockets, clocks, files", "noise", ["driver, port", "host, store", "local", "nvflare", "flower"]),
-        ("for people", "noise", ["adapters/", "learn/", "report/", "audit/", "bench/", "cli, demo/"]),
-    ]
-    for i, (what, kind, names) in enumerate(layers):
-        y = 24 + 66 * i
-        picture.text(24, y + 26, what, "small faint", "start")
+        ("beside all of them", "", "box", ["errors", "params", "table"]),
+        ("arithmetic/", "pure mathematics", "box", ["field, streams", "grid", "lagrange", "ristretto", "_kernels (C)"]),
+        ("wire/", "bytes, keys, what is saved", "box", ["messages", "keys, link", "randomness", "snapshot"]),
+        ("steps/", "one section of the protocol each", "own", ["oprf", "union", "masks", "means"]),
+        ("party/", "state machines that name no form", "own", ["phases, form", "session", "client", "server"]),
+        ("forms/keyed/", "a table of phases, two parts", "own", ["form", "names", "client", "masking", "server"]),
+        ("oracles/", "a form in plain integers, on one page", "own", ["keyed"]),
+        ("engines/", "sockets, clocks, files", "noise", ["driver, host", "exchange", "local", "nvflare", "flower"]),
+        ("for people", "", "noise", ["adapters/", "learn/", "report/", "audit/", "plan", "cli, demo/"]),
+    ]  # fmt: skip
+    for i, (folder, what, kind, names) in enumerate(layers):
+        y = 24 + 64 * i
+        picture.text(24, y + (20 if what else 27), folder, "small strong", "start")
+        picture.text(24, y + 37, what, "small faint", "start")
         w = 560 / len(names)
         for j, name in enumerate(names):
             picture.box(256 + w * j, y, w - 8, 42, name, kind, "small")
-        if i:
-            picture.arrow(532, y - 2, 532, y - 21)
+        if i > 1:
+            picture.arrow(532, y - 2, 532, y - 20)
     picture.text(
         24,
-        548,
-        "oracle.py stands beside all of this: the paper literally, in plain integers, for tests to compare with",
+        614,
+        "The paper's forms stand beside this until they move in: sharing, buckets, correction, retrieval/,\n"
+        "session, client and server at the top of the package, and oracle.py, the paper literally.",
         "small faint",
         "start",
     )
@@ -266,7 +331,70 @@ def modules() -> None:
 def one_round() -> None:
     """One round, and where it is protected."""
     sequence(
-        "round", "One round: who sends what to whom", ["client n", "server", "every other client"],
+        "round", "One round: who sends what to whom", LANES,
+        [
+            ("", "ready, upload"),
+            ("server", "client n", "begin: train"),
+            ("client n", "train"),
+            ("client n", "server", "ready; under masks: did my names change?"),
+            ("server", "client n", "begin: upload, for this union, these members"),
+            ("client n", "own slots: numbers under the entity's key;\nother slots: zeros; masks over all of them"),
+            ("client n", "server", "upload: one row for each slot of the union"),
+            ("every other client", "server", "upload; some send a seed of noise with it"),
+            ("", "agree, open: only where clients may drop out (D ≥ 1)"),
+            ("server", "every other client", "begin: whose upload came whole"),
+            ("every other client", "server", "vote: my signature under that"),
+            ("server", "every other client", "the votes of N-D clients"),
+            ("every other client", "server", "opening: for each client a share\nof one of its two masks, never both"),
+            ("", "means"),
+            ("server", "adds: the masks cancel; divides each sum\nby its count, both blinded; adds the noise"),
+            ("server", "client n", "means: the same bytes to everybody"),
+            ("client n", "check every slot, also those of others;\nown slots: take the key away, and read the mean"),
+        ],
+        300,
+    )  # fmt: skip
+
+
+def setup() -> None:
+    """Before the first round."""
+    sequence(
+        "setup", "Set-up: who sends what to whom", LANES,
+        [
+            ("", "hello: who is there"),
+            ("client n", "server", "hello: a key, signed by the identity in the roster"),
+            ("server", "client n", "hellos of all: each is checked against the roster"),
+            ("", "commit, deal: a key for names that nobody holds; once, all clients"),
+            ("client n", "server", "hash of commitments; then these, with a proof, signed"),
+            ("client n", "server", "a share of my part of the key, sealed for each client"),
+            ("server", "every other client", "commitments and shares of all"),
+            ("every other client", "check every share; add them up:\nT of the sums tell nothing about the key"),
+            ("", "list, confirm, evaluate: the key of each entity; once for each name"),
+            ("client n", "blind each name; pad to the public bound; shuffle"),
+            ("client n", "server", "list of points, sealed; its hash, signed for all"),
+            ("every other client", "server", "confirm: we have all seen the same hashes"),
+            ("server", "every other client", "to T+1 of them, the holders: all lists"),
+            ("every other client", "server", "each point times my share of the key, sealed for client n"),
+            ("server", "client n", "the answers of T+1 holders"),
+            ("client n", "check; take the blinding away; hash:\nthe same key for all owners, and for nobody else"),
+            ("", "secret, table: the union; whenever members or entities change"),
+            ("client n", "server", "part of the clients' secret, key for masks, sealed for each"),
+            ("server", "client n", "parts of the others (the server cannot open them)"),
+            ("client n", "server", "table: tags times random weights, under masks"),
+            ("server", "the masks cancel in the sum:\nthe tags of the union, not who has them"),
+            ("server", "client n", "tags, sorted, the same to everybody: the slots"),
+            ("", "batch: mask keys for the next rounds; only where clients may drop out (D ≥ 1)"),
+            ("client n", "server", "for each round two masks: a public key, a hash, signed"),
+            ("client n", "server", "shares of what lies behind them, sealed for each client"),
+            ("server", "every other client", "keys, hashes and shares of all"),
+        ],
+        360,
+    )  # fmt: skip
+
+
+def paper_round() -> None:
+    """A round of form "reciprocal"."""
+    sequence(
+        "paper-round", "One round of the paper's forms: who sends what to whom", LANES,
         [
             ("", "first exchange: share"),
             ("client n", "train; put the rows in the order of the union;\nfill the bits below their own grid"),
@@ -284,10 +412,10 @@ def one_round() -> None:
     )  # fmt: skip
 
 
-def setup() -> None:
-    """Before the first round."""
+def paper_setup() -> None:
+    """Before the first round of form "reciprocal"."""
     sequence(
-        "setup", "Set-up: who sends what to whom", ["client n", "server", "every other client"],
+        "paper-setup", "Set-up of the paper's forms: who sends what to whom", LANES,
         [
             ("", "once per epoch: who is there, and which entities there are"),
             ("client n", "server", "hello: a key, signed by the identity in the roster"),
@@ -299,7 +427,7 @@ def setup() -> None:
             ("server", "client n", "tags: the union, sorted"),
             ("client n", "server", "queries and indicators: what I want and have,\nas shares, sealed for each client"),
             ("server", "every other client", "the queries and indicators"),
-            ("", "once per set of contributors: weights (the default form)"),
+            ("", "once per set of contributors: weights (form \"reciprocal\")"),
             ("every other client", "server", "openings: random number times count"),
             ("server", "inverts random numbers;\nshares the inverses"),
             ("server", "every other client", "shares of the reciprocals"),
@@ -312,28 +440,32 @@ def setup() -> None:
 
 def engine() -> None:
     """A round as an engine carries it."""
+    yours, site, carrier, server = "your two functions", "a client's site", "the engine", "the server's side"
     sequence(
-        "engine", "One round on an engine",
-        ["your two functions", "Host (a client's site)", "the engine", "Driver (server's side)"],
+        "engine", "One round on an engine", [yours, site, carrier, server],
         [
-            ("Driver (server's side)", "the engine", "order: means, begin round r"),
-            ("the engine", "Host (a client's site)", "order"),
-            ("Host (a client's site)", "your two functions", "train(means, r)"),
-            ("your two functions", "Host (a client's site)", "table"),
-            ("Host (a client's site)", "save, encrypted;\nonly then send"),
-            ("Host (a client's site)", "the engine", "reply: shares, sealed"),
-            ("the engine", "Driver (server's side)", "reply, or who did not\nreply in time"),
-            ("Driver (server's side)", "close the stage, save,\nannounce contributors"),
-            ("Driver (server's side)", "the engine", "order: shares of all"),
-            ("the engine", "Host (a client's site)", "order"),
-            ("Host (a client's site)", "the engine", "reply: answers"),
-            ("the engine", "Driver (server's side)", "reply"),
-            ("Driver (server's side)", "interpolate under\nthe pads, add noise"),
+            (server, carrier, "order, sealed: train round r"),
+            (carrier, site, "order"),
+            (site, "from the server? new?\nwithin the agreed rounds?"),
+            (site, yours, "train(means, r)"),
+            (yours, site, "table"),
+            (site, carrier, "reply: ready"),
+            (carrier, server, "reply, or who did not\nreply in time"),
+            (server, "somebody is missing:\na union of the others"),
+            (server, carrier, "begin: upload"),
+            (carrier, site, "begin"),
+            (site, "save, encrypted;\nonly then send"),
+            (site, carrier, "reply: upload, sealed"),
+            (carrier, server, "reply"),
+            (server, "add, divide"),
+            (server, carrier, "means, the same\nbytes to everybody"),
+            (carrier, site, "means"),
+            (site, "check every slot;\nkeep own means; save"),
         ],
         220,
     )  # fmt: skip
 
 
 if __name__ == "__main__":
-    for draw in (logo, idea, one_round, setup, shares, header, engine, modules):
+    for draw in (logo, idea, one_round, setup, row, shares, paper_round, paper_setup, header, engine, modules):
         draw()
