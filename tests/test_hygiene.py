@@ -172,6 +172,12 @@ NOT_SECRET: Final = {
     ("wire/endpoint.py", "identity.public != session.roster.key(number)"),  # public keys
     ("wire/link.py", "identity.public != roster.key(number)"),
     ("party/client.py", "identity.public != session.roster.key(number)"),
+    ("forms/keyed/handover.py", "roster.key(i) != keys[n]"),
+    ("forms/keyed/handover.py", "roster.key(i) in keys[:N]"),
+    ("engines/flower.py", "key not in self._common"),  # which messages go to several
+    ("report/sections.py", "part not in small"),  # names of parts of a chart
+    ("report/runs.py", "part in cpu"),
+    ("oracles/keyed.py", "secret in own"),  # the oracle knows everything
     ("testing.py", "key in more"),  # names of arguments
     ("engines/local.py", "n in self._paillier"),  # numbers of clients
     ("audit/attacks/relay.py", "tag in own"),  # an adversary's comparison

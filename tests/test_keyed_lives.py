@@ -615,6 +615,7 @@ def test_what_was_uploaded_before_a_restart_is_not_uploaded_otherwise_after_it()
     with pytest.raises(RoundLost, match="other values than these"):
         client.contribute(others, 1)
     parties.server.give_up()
+    parties.exchange.run("secret", range(4))
     parties.number = 0
     assert run(parties, "round") == {0, 1, 2, 3}
     check_means(parties, {0, 1, 2, 3}, {0, 1, 2, 3})

@@ -18,7 +18,7 @@ from secea.session import QUERIES
 from secea.table import as_table
 
 SMALL: dict[str, Any] = {"key_bits": 512, "insecure_small_keys": True}
-SLOW = settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow], database=None)
+SLOW = settings(deadline=None, max_examples=5, suppress_health_check=[HealthCheck.too_slow], database=None)
 FLOATS = st.one_of(st.floats(-64, 64, width=32), st.sampled_from([64.0, -64.0, 0.0, 2.0**-18, 63.999999]))
 
 
@@ -76,7 +76,7 @@ def test_every_number_of_clients_and_every_legal_collusion_equal_the_oracle(clie
         assert all(np.abs(row - wanted[name]).max() < params.resolution for name, row in mean.items())
 
 
-@settings(SLOW, max_examples=25)
+@settings(SLOW, max_examples=10)
 @given(federations(), st.sampled_from(QUERIES))
 def test_reciprocals_give_the_mean_within_the_resolution(
     federation: tuple[list[dict[str | int, list[float]]], int], queries: str

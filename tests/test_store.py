@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -66,20 +67,21 @@ def test_a_file_under_another_name_or_a_damaged_file_is_refused(
         store.load("client")
 
 
-def test_state_of_another_session_or_key_is_not_seen_cannot_be_read_and_goes(tmp_path: Path) -> None:
-    store = Store(tmp_path, ME, b"session")
+def test_state_of_another_session_or_key_is_not_seen_cannot_be_read_and_stays(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", ME, b"session")
     store.save("client", b"old")
-    (path,) = tmp_path.iterdir()
-    for other in (Store(tmp_path, Identity(bytes(32)), b"session"), Store(tmp_path, ME, b"another")):
+    (path,) = store.folder.iterdir()
+    for other in (Store(store.folder, Identity(bytes(32)), b"session"), Store(store.folder, ME, b"another")):
         assert other.load("client") is None
         other._path("client").write_bytes(path.read_bytes())
         with pytest.raises(SnapshotError, match="is damaged"):
             other.load("client")
         other.save("client", b"new")
-        assert [each.name for each in tmp_path.iterdir()] == [other._path("client").name]
+        assert (store.load("client"), other.load("client")) == (b"old", b"new")
         other.remove()
-        store = Store(tmp_path, ME, b"session")
-        store.save("client", b"old")
+        assert list(store.folder.iterdir()) == [path]
+    store.remove()
+    assert not store.folder.exists()
 
 
 def test_state_is_used_by_one_at_a_time_and_by_the_next_one_when_it_is_free(tmp_path: Path) -> None:
@@ -93,6 +95,51 @@ def test_state_is_used_by_one_at_a_time_and_by_the_next_one_when_it_is_free(tmp_
             assert first.load("client") is None
         first.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_child_does_not_keep_the_state_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    first, second = (Store(tmp_path / "state", ME, b"session") for _ in range(2))
+    ours, theirs = os.pipe()
+    holder = os.fork()
+    if not holder:
+        with first.held(0):
+            if not (child := os.fork()):
+                signal.pause()
+            os.write(theirs, child.to_bytes(4, "little"))
+            signal.pause()
+    child = int.from_bytes(os.read(ours, 4), "little")
+    try:
+        with pytest.raises(SnapshotError, match="one run at a time"):
+            second.held(0).__enter__()
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        os.kill(child, 0)  # it lives
+        with second.held(0):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_forked_child_that_leaves_the_block_closes_nothing_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", ME, b"session")
+    held = store.held(0)
+    held.__enter__()
+    (lock,) = store_module._held
+    if not (child := os.fork()):
+        code = 1
+        try:
+            if os.open(os.devnull, os.O_RDONLY) == lock:  # the number is free, and taken for something else
+                held.__exit__(None, None, None)
+                os.fstat(lock)
+                code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with pytest.raises(SnapshotError, match="one run at a time"):  # what the child did freed nothing
+        Store(tmp_path / "state", ME, b"session").held(0).__enter__()
+    held.__exit__(None, None, None)
 
 
 def test_a_directory_that_goes_as_it_is_locked_is_made_and_locked_again(

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def main() -> None:
     """Secure embedding aggregation for federated representation learning.
 
-    Organisations that hold overlapping entities get the mean embedding of each of their own entities over all owners;
-    nobody learns who owns which entity, how many own it, or anyone's embedding. What that means exactly, and what is
-    not protected, is in docs/threat-model.md.
+    Organisations that hold overlapping entities get the mean embedding of each of their own entities over all owners.
+    The server learns no name, no number and no count; a client learns the means of its own entities alone. What
+    conspirators learn together, and what else is not protected, is in docs/threat-model.md.
 
     \b
     Examples:
@@ -44,13 +44,15 @@ def main() -> None:
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
 
 
-@click.command(short_help="Check every privacy claim on this installation.")
+@click.command(short_help="Check the privacy claims of the paper's forms on this installation.")
 @click.option("--mutant", metavar="NAME", help="Take one protection away first: the audit must then object.")
 @click.option("--claim", "names", multiple=True, metavar="NAME", help="Check this claim alone; may be repeated.")
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of {name, claim, method, cases, ok, objection}.")
 def audit(mutant: str | None, names: tuple[str, ...], listed: bool, as_json: bool) -> None:
-    """Check every privacy claim on this installation, with the code that runs in a federation.
+    """Check every privacy claim of the paper's forms, reciprocal and paillier, with the code that is installed.
+
+    The claims of form keyed are checked by tests that come with the source: docs/security.md says which.
 
     A claim is a sentence about what a party can see. It is checked by computing the exact law of a view over a tiny
     field, by carrying out an attack, by statistics, or by recording what the parties do. A mutant is the product with

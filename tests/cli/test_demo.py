@@ -23,6 +23,7 @@ from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import oprf
 from secea.table import Name, name_bytes
+from secea.wire.randomness import SEED_BYTES
 
 WORDS = ("demo", "--data", "borders", "--seed", "3")
 
@@ -85,6 +86,13 @@ def test_what_a_pool_is_said_to_see_is_what_it_sees(more: tuple[str, ...]) -> No
     row = f"{shared['has']}: its row"  # they see the rows of what they have, too
     assert (shared["pooled"] == row) == alone
     assert alone or ": the sum over clients 0 to " in shared["pooled"]
+
+
+def test_a_client_that_deviates_is_said_to_guess_a_name_for_each_point_that_is_answered() -> None:
+    result = found(*WORDS)
+    room = max(result["organisations"]["entities"])
+    first, later = (len(oprf.blind([], size, bytes(SEED_BYTES)).points) for size in (room, min(room, 16)))
+    assert result["guesses"] == {"first": first, "later": later, "epochs": 16}
 
 
 def test_what_is_hidden_looks_like_fresh_random_numbers() -> None:

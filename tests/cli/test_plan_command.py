@@ -58,6 +58,14 @@ def test_the_bytes_of_the_parties_add_up() -> None:
         assert server["network_seconds"] == pytest.approx(found[f"{phase}_bytes"] * 8e-9)
 
 
+def test_a_small_federation_needs_no_more_memory_than_all_of_its_messages() -> None:
+    for more in ((), ("--dropouts", "1")):
+        found = planned(*more)
+        everything = found["setup_bytes"] + found["round_bytes"]
+        assert found["memory"]["client_keeps"] < found["memory"]["client"] < everything
+        assert found["memory"]["server"] < everything
+
+
 def test_other_choices_and_a_size_that_no_machine_holds_are_shown() -> None:
     paper = planned("--form", "reciprocal")
     assert [(row["collusion"], row["dropouts"], row["K"]) for row in paper["choices"]] == [

@@ -74,6 +74,14 @@ def test_the_first_help_lists_all_commands_and_exit_codes() -> None:
         assert line.strip() in output
 
 
+@pytest.mark.parametrize("name", ["demo", "aggregate", "plan"])
+def test_help_speaks_of_drop_outs_only_where_there_are_any(name: str) -> None:
+    words = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split()).replace("- ", "-")
+    assert "--collusion T" in words
+    assert "[all others" in words
+    assert ("[all others, less 2 for each drop-out]" in words) is ("--dropouts" in words)
+
+
 @pytest.mark.parametrize("name", ["demo", "train", "report", "aggregate", "plan", "audit", "keygen", "roster"])
 def test_whatever_reports_has_json(name: str) -> None:
     assert "--json" in CliRunner().invoke(main, [name, "--help"]).output

@@ -32,7 +32,7 @@ from secea.errors import FederationError, ProtocolError, SnapshotError
 from secea.params import Params
 from secea.wire.messages import Buffer
 from sites import Sites, lasting
-from trial import saved_on_a_full_disk
+from trial import killed, saved_on_a_full_disk
 
 N = 5
 PARAMS = Params(N, dim=4, dropouts=1, max_entities=20, max_union=30)
@@ -318,6 +318,24 @@ def test_each_site_has_one_process_for_all_orders_of_a_run_and_none_after_it(gri
     sites.check_means()
     assert {node: len(found) for node, found in seen.items()} == dict.fromkeys(range(100, 100 + N), 1)
     waited(lambda: not any(cores_of(sites, name) for name in sites.names))
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_client_whose_process_is_killed_in_any_stage_costs_the_others_nothing_and_returns(
+    grid: Grid, sites: Sites, when: str
+) -> None:
+    sites.play(killed(when))
+    for name in sites.names:
+        sites.argue(name, wait=0.0)  # this grid asks one node after the other
+    serve(grid, sites, 8, HOURS)
+    assert not sites.scenes_left()
+    rounds = [line["clients"] for line in sites.rounds()]
+    assert len(rounds) == 8
+    assert rounds[-1] == list(range(N))
+    assert all(len(clients) >= N - 1 for clients in rounds)
+    assert not sites.log("server", event="round lost")
+    sites.check_means()
 
 
 def test_what_a_core_cannot_do_reaches_the_server_as_the_core_tells_it(sites: Sites) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -13,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -20,7 +23,7 @@ import pytest
 
 from lasting_cores import address_of, cores_of, ended, process_of, waited
 from secea.engines import lasting
-from secea.engines.core import CoreError
+from secea.engines.core import MOST_SECONDS, Core, CoreError
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Order, Reply, Task
 from secea.params import Params
@@ -181,6 +184,8 @@ def test_where_the_path_of_temporary_files_is_long_a_core_listens_elsewhere(
         struct.pack("<dQ", float("nan"), 0),
         struct.pack("<dQ", float("inf"), 0),
         struct.pack("<dQ", -1.0, 0),
+        struct.pack("<dQ", 0.0, 0),
+        struct.pack("<dQ", MOST_SECONDS + 1, 0),
     ],
 )
 def test_whatever_a_process_says_the_core_goes_on(core: LastingCore, sites: Sites, noise: bytes) -> None:
@@ -200,6 +205,44 @@ def test_who_says_something_impossible_is_not_kept_waiting(core: LastingCore, si
         channel.settimeout(60)
         channel.sendall(struct.pack("<dQ", float("nan"), 0))
         assert channel.recv(1) == b""
+
+
+@pytest.mark.parametrize("seconds", [MOST_SECONDS + 1, 5e9, 1e300, float("inf")])
+def test_an_order_with_more_time_than_any_needs_is_done(core: LastingCore, sites: Sites, seconds: float) -> None:
+    assert is_hello(core.obey(HELLO, seconds))
+    core.close()
+    with closing(Core(sites.file("site-1"))) as other:
+        assert is_hello(other.obey(HELLO, seconds))
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("-inf"), float("nan")])
+def test_an_order_without_any_time_is_refused_and_starts_nothing(
+    core: LastingCore, sites: Sites, seconds: float
+) -> None:
+    for each in (core, Core(sites.file("site-1"))):
+        with pytest.raises(CoreError, match=r"must be a positive number of seconds$"):
+            each.obey(HELLO, seconds)
+    assert not (sites.folder / "site-1" / "state").exists()
+
+
+def test_whoever_can_only_read_the_sites_file_cannot_keep_others_from_the_core(core: LastingCore, sites: Sites) -> None:
+    state = sites.folder / "site-1" / "state"
+    state.mkdir(mode=0o755)  # made by hand
+    with sites.file("site-1").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert is_hello(core.obey(HELLO, 60))
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (state / lasting._LOCK, *state.glob("client.*")))
+
+
+def test_a_lock_in_a_folder_that_was_removed_keeps_nobody_out(core: LastingCore, sites: Sites) -> None:
+    state = sites.folder / "site-1" / "state"
+    lock = lasting._lock(state)
+    assert lock is not None
+    assert lasting._lock(state) is None
+    shutil.rmtree(state)
+    assert is_hello(core.obey(HELLO, 60))
+    os.close(lock)
 
 
 def test_the_reply_to_a_process_that_died_is_not_given_to_the_next_one(core: LastingCore, sites: Sites) -> None:
@@ -271,6 +314,9 @@ def test_a_child_of_the_users_code_does_not_stand_in_for_a_core_that_is_no_more(
     assert address is not None
     assert child.is_running()
     assert lasting._connection(address) is None
+    slow(sites, 0.0)
+    assert is_hello(core.obey(HELLO, 20))  # nor does it keep the state
+    assert child.is_running()
     child.kill()
 
 

@@ -47,8 +47,8 @@ def killed(when: str) -> Sequence[Sequence[Fault]]:
     """
     return [
         [(0, "upload", when), (1, "secret", when), (2, "table", when), (3, "batch", when)],
-        [(1, "agree", when), (0, "ready", when)],
-        [(2, "open", when), (3, "train", when)],
+        [(1, "agree", when), (0, "ready", when), (3, "train", when)],  # two before it: all are called, and none is out
+        [(2, "open", when)],
     ]
 
 
@@ -81,14 +81,16 @@ def participant(
     late: float,
     first: int = 2,
     claims: str = "",
+    wait: float = WAIT_SECONDS,
 ) -> Participant:
     """Client n, which writes down what it is given; while there is a file `hold` in its folder it does not train.
 
-    `claims`: the public key of somebody else, which it says is its own.
+    `claims`: the public key of somebody else, which it says is its own. `wait`: so long, at most, does it train while
+    those who were lost have not been called again.
     """
     if claims:
         Identity.public = property(lambda self: bytes.fromhex(claims))  # type: ignore[assignment,method-assign]
-    script = Script(number, scenes, Path(folder).parent, late, first)
+    script = Script(number, scenes, Path(folder).parent, late, first, wait)
     if scenes:
         script.take_over()
 
@@ -127,6 +129,7 @@ class Script:
     folder: Path
     late: float
     first: int
+    wait: float
     now: _Now = field(default_factory=lambda: _Now(Order(Task.STEP)))
 
     def take_over(self) -> None:
@@ -208,7 +211,7 @@ class Script:
 
     def wait_for_victims(self, round: int) -> None:
         """Give those who were lost before this round the time to say that they are there again, while others train."""
-        end = time.monotonic() + WAIT_SECONDS
+        end = time.monotonic() + self.wait
         while time.monotonic() < end and self._awaited(round):
             time.sleep(0.1)
 

@@ -35,10 +35,22 @@ NOT_A_TERMINAL: Final = 110
 """Columns, where nobody has a window to fit."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+
+
+class _Collusion(click.Option):
+    """Its default depends on drop-outs, in a command that has any."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record and any(option.name == "dropouts" for option in ctx.command.params):
+            return record[0], record[1].replace("[all others]", "[all others, less 2 for each drop-out]")
+        return record
+
+
 collusion_option = click.option(
-    "--collusion", metavar="T", type=int,
-    help="T: so many clients may conspire with the server.  [all others, less 2 for each drop-out]  Forms reciprocal"
-    " and paillier: so many may conspire without the server, fewer than half.  [1]",
+    "--collusion", cls=_Collusion, metavar="T", type=int,
+    help="T: so many clients may conspire with the server.  [all others]  Forms reciprocal and paillier: so many may"
+    " conspire without the server, fewer than half.  [1]",
 )  # fmt: skip
 form_option = click.option(
     "--form", type=click.Choice(CHOICES), default=DEFAULT, show_default=True,

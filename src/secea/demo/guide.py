@@ -75,12 +75,18 @@ def guided(
         "hidden": views.compared(pool, secrets.token_bytes(32)),
         "attacks": [asdict(each) for each in views.attacks(pool, so, made.names)],
         "admitted": [asdict(each) for each in views.admitted(pool, so)],
-        "guesses": views.budget(pool),
+        "guesses": _guesses(pool.form, pool.params),
         "means": _means(made.tables, truth, means),
         "error": {"largest": _checked(truth, means, params), "promised": params.resolution},
         "gain": _gain(made, means),
         "cost": _timed(Federation(params), made.tables, progress)[0],
     }
+
+
+def _guesses(form: Keyed, params: Params) -> dict[str, int]:
+    """How many names a client that deviates can have answered: it puts one in place of its check point, too (K2)."""
+    first, later = (form.list_size(params, epoch) + 1 for epoch in (1, 2))
+    return {"first": first, "later": later, "epochs": form.max_updates}
 
 
 def made_up(

@@ -374,12 +374,6 @@ def admitted(pool: Pool, truth: Truth) -> list[Admitted]:
     ]
 
 
-def budget(pool: Pool) -> dict[str, int]:
-    """How many guessed names one client that deviates can have answered: at first, and in each later epoch."""
-    form, params = pool.form, pool.params
-    return {"first": form.list_size(params, 1), "later": form.list_size(params, 2), "epochs": form.max_updates}
-
-
 def means_of(pool: Pool, n: int) -> dict[str, Floats]:
     """What a client reads."""
     part = _keyed(pool.parties.clients[n].part)

@@ -34,6 +34,8 @@ from secea.errors import SERVER, ProtocolError, SecEAError
 from secea.wire.messages import Buffer
 
 BUSY: Final = "it is still busy with an earlier order"
+MOST_SECONDS: Final = 30 * 86400.0
+"""An order may take thirty days. Timers and sockets refuse times that are much longer."""
 
 _ORDER: Final = struct.Struct("<dQ")  # the seconds that it may take, bytes
 _REPLY: Final = struct.Struct("<BQ")  # the mark, bytes
@@ -41,6 +43,13 @@ _REPLY: Final = struct.Struct("<BQ")  # the mark, bytes
 
 class CoreError(SecEAError):
     """The core did not do what it was told: it ended, it hung, or the user's code failed."""
+
+
+def allowed(timeout: float) -> float:
+    """The seconds that an order is given: at most `MOST_SECONDS`; a `CoreError` if it was to have no time at all."""
+    if not timeout > 0:  # nor is "not a number"
+        raise CoreError(f"an order cannot be done in {timeout} s: its time must be a positive number of seconds")
+    return min(timeout, MOST_SECONDS)
 
 
 class Mark(IntEnum):
@@ -145,6 +154,7 @@ class Core:
 
     def obey(self, order: Buffer, timeout: float) -> bytearray:
         """The reply to an order, or a `CoreError` after at most `timeout` seconds and the time to end the core."""
+        timeout = allowed(timeout)
         if not self._busy.acquire(timeout=timeout):
             raise CoreError(BUSY)
         try:
@@ -216,7 +226,7 @@ class Asked:
     def receive(cls, channel: socket.socket) -> Asked:
         """The next order; a `ValueError` if it cannot be one."""
         seconds, size = _ORDER.unpack(_exactly(channel, _ORDER.size))
-        if not 0 <= seconds <= threading.TIMEOUT_MAX / 2:
+        if not 0 < seconds <= MOST_SECONDS:
             raise ValueError(f"an order that may take {seconds} seconds")
         return cls(_exactly(channel, size), channel, seconds, time.monotonic() + seconds)
 

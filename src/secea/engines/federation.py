@@ -265,7 +265,7 @@ class FormFederation(Federation):
         exchange.contribute = lambda n: self.clients[n].contribute(given[n], self._number)
         driver = self._driver_of(exchange)
         driver.expect(exchange.here)
-        if any(self.clients[n].part.renamed for n in exchange.here):
+        if any(self.clients[n].part.renamed for n in exchange.here) and driver.can_rename():
             driver.renew()
         driver.round()
         exchange.check_finished()

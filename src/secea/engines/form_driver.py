@@ -46,6 +46,7 @@ class FormDriver:
         """The number of the last round that gave means."""
         self._standing: dict[int, Standing] = {}
         self._outside: set[int] = set()  # who was lost since the last union began
+        self._renamed = False  # whether this round had its epoch of names
         self._everyone = set(range(server.session.params.clients))  # who is called
         self._saved = b""
 
@@ -56,6 +57,7 @@ class FormDriver:
         with self._given_up_on_error():
             self._call(self._everyone)
             self._get_ready()
+            self._is_in()
 
     def expect(self, clients: Iterable[int]) -> None:
         """These take part from now on, if they answer; the others are absent, and are not called."""
@@ -82,6 +84,7 @@ class FormDriver:
         """One round: clients train on the means of the last one, and contribute. `RoundLost` where it is lost."""
         with self._given_up_on_error():
             form, server = self.server.session.form, self.server
+            self._renamed = False
             tries = 0
             while not self._trained():
                 if (tries := tries + 1) == MOST_TRIES:
@@ -89,6 +92,7 @@ class FormDriver:
             self._begin(form.round_phase, server.at.members)
             self._go_on()
             self.done = server.at.round
+            self._is_in()
             self._log.noted("round", number=self.done, clients=sorted(self.present & set(server.at.members)))
 
     def finish(self) -> None:
@@ -116,10 +120,19 @@ class FormDriver:
         self._begin(form.ready_phase, server.at.members)
         if not self._stage(Task.ROUND):
             return False
-        if server.part.renamed and self._can_rename():
+        if not set(server.at.members) <= self.present:  # lost after it was ready: it costs a union, not the round
+            server.give_up()
+            return False
+        if server.part.renamed and self.can_rename() and not self._renamed:
+            self._renamed = True  # once for each round: whoever always says so is not believed
             self._rename()
             return False
         return True
+
+    def _is_in(self) -> None:
+        """Those who take part are not lost any more."""
+        for n in self.present & set(self.server.at.members):
+            self.failures.pop(n, None)
 
     # ---------------------------------------------------------------------------------------------------- what is due
 
@@ -138,6 +151,7 @@ class FormDriver:
             else:
                 self._begin(phase, self.present)
                 self._go_on()
+            self._disbelieve()
         raise FederationError(f"{MOST_TRIES} attempts at a union failed")
 
     def _due(self) -> str:
@@ -150,7 +164,7 @@ class FormDriver:
             return form.names_phase if dealt else form.setup_phase
         if waiting := self._waiting():
             others = len(self.present) - len(waiting)
-            if self._can_rename() or others < form.fewest(server.session.params, form.union_phase, at.named):
+            if self.can_rename() or others < form.fewest(server.session.params, form.union_phase, at.named):
                 return form.names_phase
             for n in waiting:  # the others need not wait with them
                 self._lose(n, "the keys of its new names have not come: for these more clients must be here")
@@ -176,6 +190,14 @@ class FormDriver:
         at = self.server.at
         return at.named > 0 and self._standing[n].base != at.base
 
+    def _disbelieve(self) -> None:
+        """Leave out who says after a whole union that it is in none, or that it waits for keys that have come."""
+        at = self.server.at
+        for n in sorted(self.present & set(at.members)) if at.size != UNKNOWN else ():
+            standing = self._standing[n]
+            if standing.settled != at.union or standing.names > standing.named:
+                self._lose(n, "it does not say where it stands")
+
     def _waiting(self) -> dict[int, int]:
         """Who has asked for new names and got no answers, and in which epoch: an epoch of names broke off."""
         standing = {n: self._standing[n] for n in sorted(self.present)}
@@ -188,7 +210,7 @@ class FormDriver:
         self._begin(self.server.session.form.names_phase, self.present, names=repeated)
         self._go_on()
 
-    def _can_rename(self) -> bool:
+    def can_rename(self) -> bool:
         """Whether enough clients are here for new names; if not, those who have some wait."""
         form, params, at = self.server.session.form, self.server.session.params, self.server.at
         enough = len(self.present) >= form.fewest(params, form.names_phase, at.named + 1)
@@ -234,9 +256,9 @@ class FormDriver:
                 self._log.noted("refused", why=why)
         else:
             why = f"{', '.join(map(party, sorted(members - self.present)))} vanished in the middle of it"
+        for n in members - self.present:
+            server.lost_touch(n)  # what comes of this phase is not for them
         if not why:
-            for n in members - self.present:
-                server.lost_touch(n)  # what comes of this phase is not for them
             return True
         server.give_up()
         if row.loses_round:
@@ -283,8 +305,10 @@ class FormDriver:
         if self._keyless(n) and self.server.row.sends:  # where nothing goes on, it may be that all have begun anew
             self._lose(n, KEYLESS)
             return
+        if n not in self.server.link.peers:
+            self._lose(n, "it answers, and says no hello")
+            return
         self.present.add(n)
-        self.failures.pop(n, None)
 
     def _refused(self, n: int, error: ProtocolError) -> None:
         self._lose(n, str(error))

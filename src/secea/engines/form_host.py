@@ -1,7 +1,8 @@
 """A client of the new core on its own site: the state machine, its saved state, its log, and the user's functions.
 
 Everything that changes its state came in a message that the server sealed for this life of the client: when to train,
-and that a run is over. An order that is forged, late or repeated does nothing.
+and that a run is over. An order that is forged, late or repeated does nothing; an authentic message that is wrong ends
+the attempt.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class FormHost:
                 self._act()
             self._save()
         except SecEAError as error:
-            client.stop()  # whatever is refused ends the attempt: nobody can try again and see the difference
+            if not isinstance(error, ProtocolError) or client.vouched:
+                client.stop()  # whatever is refused ends the attempt: nobody can try again and see the difference
             self._log.noted("stopped", why=str(error))
             return self._reply([], told(error))
         messages: list[Buffer] = [client.link.hello_message()]
@@ -118,7 +120,7 @@ class FormHost:
         """Train on new means, and contribute the new table; without new means, the last one once more."""
         names, part = canonical_names(self._participant.names()), self.client.part
         if set(names) != set(part.next_names):
-            part.update(names)
+            part.update(names, at_once=False)
         if self._table is None or part.has_means or set(self._table.names) != set(names):
             self._train(round)
         assert self._table is not None

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 import secea
-from secea.engines.core import BUSY, Asked, Call, Client, CoreError, Mark, do, hear, how_it_ended, limit, say
+from secea.engines.core import BUSY, Asked, Call, Client, CoreError, Mark, allowed, do, hear, how_it_ended, limit, say
 from secea.engines.host import told
 from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SecEAError
@@ -38,6 +38,7 @@ IDLE_SECONDS: Final = 7200.0
 """How long a core waits for an order; or twice as long as the last one was given, if that is more."""
 
 _ADDRESS: Final = "core.state"  # with this ending it goes when the state goes
+_LOCK: Final = "lock.state"  # in the state folder, and not the site's file: whoever can open a file can lock it
 _SILENT_SECONDS: Final = 60.0  # who begins to give an order, and says nothing for so long, is not listened to
 _LOOK_SECONDS: Final = 0.5
 _GRACE: Final = 5.0
@@ -107,6 +108,7 @@ class LastingCore:
 
     def obey(self, order: Buffer, timeout: float) -> bytearray:
         """The reply to an order, or a `CoreError` after at most `timeout` seconds and the time to end the core."""
+        timeout = allowed(timeout)
         end = time.monotonic() + timeout
         reply = None
         while reply is None:  # it was about to end when the order came
@@ -157,12 +159,14 @@ class LastingCore:
             site = Site.read(self._file)
         except SecEAError as error:
             raise CoreError(told(error)) from None
-        with self._file.open("rb") as file:
-            while not _locked(file.fileno()):
-                if time.monotonic() > end:
-                    raise CoreError(BUSY)
-                time.sleep(_LOOK_SECONDS / 10)
+        while (lock := _lock(site.state)) is None:
+            if time.monotonic() > end:
+                raise CoreError(BUSY)
+            time.sleep(_LOOK_SECONDS / 10)
+        try:
             yield site
+        finally:
+            os.close(lock)
 
     def _connected(self, site: Site) -> socket.socket | None:
         """A connection to the core that runs; None if none does. One with other settings is ended."""
@@ -206,12 +210,22 @@ class LastingCore:
                 raise CoreError(why.decode(errors="replace"))
 
 
-def _locked(descriptor: int) -> bool:
+def _lock(state: Path) -> int | None:
+    """A descriptor that keeps others out until it is closed; None if another process has it."""
+    path = state / _LOCK
     try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:  # the folder was removed meanwhile
+        return None
+    except OSError as error:
+        raise CoreError(f"its state directory cannot be used: {error.strerror}") from None
+    with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # else it was removed, and another one counts
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _connection(address: _Address) -> socket.socket | None:

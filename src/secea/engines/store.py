@@ -24,11 +24,24 @@ _PREFIX_BYTES: Final = 8
 _PART_BYTES: Final = 1 << 24
 _LOOK_SECONDS: Final = 0.05
 
+_held: set[int] = set()
+"""Descriptors that lock a folder for this process."""
+
+
+def _let_go() -> None:
+    """A process that was forked uses no state: it must not keep the lock of one that is no more."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
 
 class Store:
     """Named pieces of state in a directory, sealed under a key that comes from the party's identity.
 
-    What an earlier session left behind, or the same party under an earlier key, is not seen, and goes with time.
+    What belongs to another session, or to the same party under another key, is neither seen nor deleted.
     """
 
     def __init__(self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom) -> None:
@@ -53,10 +66,13 @@ class Store:
             if time.monotonic() > end:
                 raise SnapshotError(f"another process uses the state in {self.folder}: one run at a time")
             time.sleep(_LOOK_SECONDS)
+        _held.add(lock)
         try:
             yield
         finally:
-            os.close(lock)
+            if lock in _held:  # not in a process that was forked meanwhile
+                _held.remove(lock)
+                os.close(lock)
 
     def _lock(self) -> int:
         """A descriptor of the folder, locked until it is closed or this process ends; 0 if another has it."""
@@ -87,8 +103,6 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self._path(name))
-            for other in set(self.folder.glob(f"{name}.*.state")) - {self._path(name)}:
-                other.unlink(missing_ok=True)
             self._sync_folder()
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -133,11 +147,17 @@ class Store:
         self._path(name).unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """It is over: nothing is left."""
-        for path in (*self.folder.glob("*.state"), *self.folder.glob("*.new")):
-            path.unlink(missing_ok=True)
+        """It is over: nothing of this session is left, and no folder, unless something else is in it."""
+        self._unlink(f"*.{self._owner}")
+        if any(self.folder.glob("*.*.state")):  # another session's
+            return
+        self._unlink("*")
         with contextlib.suppress(OSError):  # something of the user's own is in it
             self.folder.rmdir()
+
+    def _unlink(self, names: str) -> None:
+        for path in (*self.folder.glob(f"{names}.state"), *self.folder.glob(f"{names}.new")):
+            path.unlink(missing_ok=True)
 
     def _label(self, name: str, *, last: bool) -> bytes:
         return self._session + bytes([last]) + name.encode()

@@ -147,10 +147,10 @@ def add(parts: Sequence[Rows], p: int) -> list[Vector]:
     return [tuple(sum(column) % p for column in zip(*rows, strict=True)) for rows in zip(*parts, strict=True)]
 
 
-def opened(secrets: Mapping[int, tuple[int, int]], U: Sequence[int], t: int, draw: Draw) -> dict[int, int]:
+def opened(hidden: Mapping[int, tuple[int, int]], U: Sequence[int], t: int, draw: Draw) -> dict[int, int]:
     """K5.2: each member m shares its (a, b). t clients of U give out shares of b if m is in U, and of a if not."""
     found = {}
-    for m, pair in secrets.items():
+    for m, pair in hidden.items():
         polynomial = (pair[m in U], *uniform(draw, ORDER, t - 1))
         found[m] = joined({u: share([polynomial], u) for u in U[:t]})
     return found
@@ -216,17 +216,17 @@ def one_round(
     s = Secrets(rho, alpha, J, {w: [uniform(draw, p, M) for _ in checks] for w in e}, theta, beta)
     prg = {pair: [uniform(draw, p, width) for _ in G] for pair in edges(range(len(v)), T + D + 1)}
     near = [{u: stream for pair, stream in prg.items() if m in pair for u in pair - {m}} for m in range(len(v))]
-    secrets = {m: (draw(ORDER), draw(ORDER)) for m in range(len(v))} if D else {}  # a and b of each
-    own = {b: [uniform(draw, p, width) for _ in G] for _, b in secrets.values()}
+    hidden = {m: (draw(ORDER), draw(ORDER)) for m in range(len(v))} if D else {}  # a and b of each
+    own = {b: [uniform(draw, p, width) for _ in G] for _, b in hidden.values()}
     uploads = []
     for m, rows in enumerate(v):
         y = {i: tuple(n.C * x + g for x, g in zip(row, G[i], strict=True)) for i, row in rows.items()}
         masked = mask(upload(y, d, s, p), m, near[m], p)
-        uploads.append(add([masked, own[secrets[m][1]]], p) if D else masked)
+        uploads.append(add([masked, own[hidden[m][1]]], p) if D else masked)
     total = add([uploads[m] for m in U], p)
     if D:
-        found = opened(secrets, U, len(v) - D, draw)
-        total = unmask(total, found, own, {a: near[m] for m, (a, _) in secrets.items()}, p)
+        found = opened(hidden, U, len(v) - D, draw)
+        total = unmask(total, found, own, {a: near[m] for m, (a, _) in hidden.items()}, p)
     columns = add([noise_column(e[w], s.H[w], s, p) for w in e], p)
     R, empty = divide(total, add(list(e.values()), p), columns, p)
     if not all(right(R[i], empty[i], i, len(U), s, p) for i in range(M)):

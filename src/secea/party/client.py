@@ -28,7 +28,9 @@ from secea.errors import (
 from secea.party.form import ClientPart
 from secea.party.phases import (
     GREETING,
+    MOST_AHEAD,
     MOST_ATTEMPTS,
+    MOST_BEGUN,
     REST,
     STOPPED,
     UNKNOWN,
@@ -87,6 +89,8 @@ class Client:
         )
         self.at = Agreement()
         self.due = Due()
+        self.vouched = False
+        """Whether the last message was authentic, be it right or wrong."""
         self._running: hashlib._Hash | None = None  # the hash of the broadcast that is coming
         self._rows = 0  # and its number of rows
 
@@ -118,6 +122,7 @@ class Client:
 
     def receive(self, message: Buffer) -> None:
         """Take one chunk that the server handed over."""
+        self.vouched = False
         header = self.link.parse(message, SERVER)
         if header.kind == Common.HELLO:
             self._hello(header, message)
@@ -126,16 +131,21 @@ class Client:
             raise FaultyPeer(SERVER, "hands us a message of our own")
         self.link.check_fresh(header)
         if header.kind == Common.BEGIN:
-            self._begin(self.link.open(header, message))
+            self._begin(self._opened(header, message))
             return
         self._require(header)
-        opened = self.link.open(header, message)
+        opened = self._opened(header, message)
         if header.kind == Common.KEY:
             self._got_key(opened)
         elif header.kind == Common.DIGEST:
             self._got_digest(opened)
         else:
             self._got(opened, message)
+
+    def _opened(self, header: Header, message: Buffer) -> Opened:
+        opened = self.link.open(header, message)
+        self.vouched = True
+        return opened
 
     def _hello(self, header: Header, message: Buffer) -> None:
         if header.receiver != ALL:
@@ -182,6 +192,8 @@ class Client:
         numbers = {name: getattr(header, name) for name in before.numbers}
         if not row.announced or header.chunks != 1:
             raise FaultyPeer(SERVER, f"announces the phase '{row.phase}', which is not announced")
+        if before.phase == STOPPED and row.counts != "union":
+            raise FaultyPeer(SERVER, f"announces the phase '{row.phase}' of a union in which we stopped")
         if not _next(row, before, header):
             raise FaultyPeer(SERVER, f"announces union {header.epoch}, round {header.round}; these are not next")
         if self.number not in begin.clients:
@@ -197,6 +209,8 @@ class Client:
             self.part.check_begin(at)
         except ValueError as error:
             raise FaultyPeer(SERVER, str(error)) from None
+        if row.phase == session.form.union_phase:
+            at = replace(at, named=at.names)  # epochs of names that passed while we were away are none of ours
         self.link.take(opened)
         self._enter(at)
 
@@ -367,5 +381,5 @@ def _next(row: Row, before: Agreement, header: Header) -> bool:
         same = replace(before, round=header.round).numbers
         next_round = header.round > before.round if row.counts == "round" else header.round == before.round
         return next_round and all(getattr(header, name) == value for name, value in same.items())
-    fits = header.attempt < MOST_ATTEMPTS
+    fits = header.attempt < MOST_ATTEMPTS and header.epoch <= min(before.union + MOST_AHEAD, MOST_BEGUN - 1)
     return fits and header.epoch > before.union and header.round >= before.round  # who was absent has missed rounds

@@ -46,8 +46,8 @@ class ClientPart(Protocol):
         """The table, if this client can contribute it."""
         ...
 
-    def update(self, names: Iterable[object]) -> None:
-        """Other entities from the next epoch of names on."""
+    def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
+        """Other entities from the next epoch of names on; `at_once`, or as many in each as there is room for."""
         ...
 
     def inherit(self, before: Session, part: Any) -> None:

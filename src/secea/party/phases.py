@@ -121,6 +121,8 @@ class Agreement:
 
 
 _STANDING: Final = struct.Struct(f"<IIIII{DIGEST_BYTES}s")
+MOST_AHEAD: Final = 1 << 16
+"""So many unions may have passed since a client took part: nobody can use up all numbers at once."""
 MOST_BEGUN: Final = 1 << 31
 """Nobody has begun so many unions: a number that says so is a lie."""
 

@@ -153,16 +153,13 @@ class Server:
 
         A server without state goes on from the highest numbers. Where no client has a key of its names, none is left.
         """
-        bases = {each.base for each in standings.values() if each.named}
-        if len(bases) > 1:
-            raise FederationError(
-                "clients have different keys of their names: restore the state that fits, or begin a new session"
-            )
+        bases = Counter(each.base for each in standings.values() if each.named)
         if not self.at.union and standings:
-            most = {
-                name: max(getattr(each, name) for each in standings.values()) for name in ("union", "named", "round")
-            }
-            self.at = replace(self.at, **most, names=most["named"], base=next(iter(bases), NO_CONTEXT))
+            union, named, round_ = (
+                _believed([getattr(each, name) for each in standings.values()]) for name in ("union", "named", "round")
+            )
+            base = bases.most_common(1)[0][0] if bases and named else NO_CONTEXT
+            self.at = replace(self.at, union=union, names=named, named=named, round=round_, base=base)
         if len(standings) == self.session.params.clients and not bases:
             shared = {each.base for each in standings.values()}
             base = self.at.base if shared == {self.at.base} else NO_CONTEXT
@@ -378,3 +375,8 @@ class Server:
                 rest.append((n, message))
         self._queue = rest
         return inboxes
+
+
+def _believed(numbers: list[int]) -> int:
+    """The highest number that two clients say, where there are three or more: one that lies is not believed."""
+    return sorted(numbers)[-2] if len(numbers) > 2 else max(numbers)

@@ -97,6 +97,7 @@ class Link:
         self.sequence = 0
         self.peers: dict[int, Hello] = {}
         self.channels: dict[int, Channel] = {}
+        self._past: dict[int, set[bytes]] = {}  # earlier lives of each: none of them comes back
         self._heard: dict[int, int] = {}
         self._streams: dict[int, Opener | Verifier] = {}
         self._recent: dict[int, tuple[bytes, ...]] = {}  # labels of the messages before: repeats
@@ -119,8 +120,11 @@ class Link:
         hello = Hello.verify(data, sender, self.roster, self.session, 0, relayed=relayed)
         if header != hello_header(sender, hello.incarnation):
             raise self.unauthentic(sender, "hello has another header than it should have")
-        if hello == self.peers.get(sender):
+        before = self.peers.get(sender)
+        if hello == before or hello.incarnation in self._past.get(sender, ()):
             raise self._stale(sender, "hello came before")
+        if before is not None:
+            self._past.setdefault(sender, set()).add(before.incarnation)
         channel = Channel.between(self.number, self.hello, self._key, sender, hello)
         self.peers[sender], self.channels[sender], self._heard[sender] = hello, channel, 0
         self._streams.pop(sender, None)

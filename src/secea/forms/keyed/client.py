@@ -160,9 +160,9 @@ class KeyedClient:
     def tick(self, tick: Tick | None) -> None:
         self.naming.tick = tick
 
-    def update(self, names: Iterable[object]) -> None:
-        """Other entities from the next epoch of names on."""
-        self.naming.update(names)
+    def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
+        """Other entities from the next epoch of names on; `at_once`, or as many in each as there is room for."""
+        self.naming.update(names, at_once=at_once)
 
     def inherit(self, before: Session, part: KeyedClient) -> None:
         """Take over the key and the names from this client's part in the session before, and sign that in this one."""

@@ -101,14 +101,14 @@ class Naming:
         """The names of its entities from the next epoch of names on."""
         return self.names.own if self.names.coming is None else self.names.coming
 
-    def update(self, names: Iterable[object]) -> None:
-        """Other entities from the next epoch of names on."""
+    def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
+        """Other entities from the next epoch of names on; `at_once`, or as many in each as there is room for."""
         coming = self._bounded(names)
-        known = {*self.names.prf, *self.names.fresh, *self.next_names}
+        known = {*self.names.prf, *self.names.fresh}
         fresh = [name for name in coming if name not in known]
-        if self.names.asked:
+        if self.names.asked and at_once:
             self._check_room(len(fresh), self.names.asked + 1)
-        self.names = replace(self.names, coming=coming)
+        self.names = replace(self.names, coming=None if set(coming) == set(self.names.own) else coming)
 
     def _check_room(self, fresh: int, epoch: int) -> None:
         room = self.form.list_size(self.params, epoch)
@@ -302,8 +302,11 @@ class Naming:
             again = self._blinded(self.names.fresh, at.names, self.names.seed)
             self.names = replace(self.names, asked=at.names, blinding=again)
             return
-        own, seed = self.next_names, self._entropy(SEED_BYTES)
-        fresh = tuple(name for name in own if name not in self.names.prf)
+        wanted, prf, seed = self.next_names, self.names.prf, self._entropy(SEED_BYTES)
+        room = self.form.list_size(self.params, at.names)
+        fresh = tuple(name for name in wanted if name not in prf)[:room]  # the rest waits for the next epoch
+        asked = {*prf, *fresh}
+        own = tuple(name for name in wanted if name in asked)
         blinding = self._blinded(fresh, at.names, seed)
         self.names = replace(
             self.names,
@@ -313,7 +316,7 @@ class Naming:
             blinding=blinding,
             fresh=fresh,
             own=own,
-            coming=None,
+            coming=None if len(own) == len(wanted) else wanted,
             marks={},
         )
 

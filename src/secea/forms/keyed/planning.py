@@ -65,11 +65,13 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     rows = 2 * own * params.dim * 8
     numbers = form.numbers(params)
     upload = entities * (params.dim + numbers.checks + 2) * numbers.ring.element_bytes
-    chunks = 2 * (params.clients + 3) * CHUNK_BYTES
+    lists = params.clients * (own + 1) * 32
+    chunk = min(CHUNK_BYTES, max(upload, lists))  # a small message is one chunk
+    chunks = 2 * (params.clients + 3) * chunk
     held = chunks if not params.dropouts else (params.clients + 1) * upload  # uploads count when they are whole
     return {
         "kept": kept,
-        "client": kept + max(rows + 6 * CHUNK_BYTES, 2 * table),
+        "client": kept + max(rows + 6 * chunk, 2 * table),
         "server": max(held, 2 * table),
         "together": params.clients * (kept + 3 * rows + min(3 * CHUNK_BYTES, upload))
         + max(min(held, (params.clients + 1) * upload), 2 * table),
