@@ -27,7 +27,7 @@ site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 unit: $(STAMP) browser
-	$(BIN)/python -m pytest -n 2 --durations 8
+	$(BIN)/python -m pytest -n 3 --durations 8
 
 # Pages are looked at in a real browser.
 browser:

@@ -236,7 +236,7 @@ def live(life: Life, rounds: int, rng: np.random.Generator) -> dict[str, int]:
     return happened
 
 
-@pytest.mark.parametrize(("form", "rounds"), [("reciprocal", 60), ("paillier", 20)])
+@pytest.mark.parametrize(("form", "rounds"), [("reciprocal", 60), ("paillier", 40)])
 def test_in_a_long_life_every_mean_is_right_and_no_key_serves_twice(
     form: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
