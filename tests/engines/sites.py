@@ -115,9 +115,12 @@ class Sites:
         return [mark for mark in marks if not (self.folder / mark).exists()]
 
     def kept(self) -> dict[str, set[str]]:
-        """The pieces of state of each party that has some."""
+        """The pieces of state of each party that has some; an empty file to lock is none."""
         found: dict[str, set[str]] = {}
         for path in self.folder.glob("*/state/*"):
+            if path.name == "lock.state":
+                assert not path.read_bytes()
+                continue
             found.setdefault(path.parts[-3], set()).add(path.name.partition(".")[0])
         return found
 

@@ -119,6 +119,7 @@ def test_who_has_another_key_roster_or_parameters_is_refused_by_name(federation:
     assert "site-4 (client 3): client 3: hello is for another session" in log
 
 
+@pytest.mark.slow_engine
 def test_mask_keys_outlive_the_processes_that_flower_starts_and_means_go_to_the_superlink_once(
     federation: Federation,
 ) -> None:
