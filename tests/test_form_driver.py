@@ -226,6 +226,31 @@ def test_whoever_is_killed_at_any_order_the_next_rounds_work(tmp_path: Path, sha
         assert world.round() == [0, 1, 2, 3], at
 
 
+def test_what_was_uploaded_in_a_lost_round_never_goes_to_others(tmp_path: Path) -> None:
+    """Client 2 is killed in the upload, and the others go on without it: they train again, or the difference is its."""
+    world = World(tmp_path, collusion=1)
+    world.driver.setup()
+    world.round()
+
+    def in_the_upload(n: int, order: Order) -> str:
+        kinds = {Header.parse(message, 0, Kind).kind for message in order.messages}
+        begun = Kind.BEGIN in kinds and world.driver.server.at.phase == "upload"
+        return "before" if n == 2 and begun else ""
+
+    world.port.kill = in_the_upload
+    with pytest.raises(RoundLost, match="client 2 vanished"):
+        world.driver.round()
+    world.port.kill = lambda n, order: "hangs" if n == 2 else ""
+    before = {n: world.hosts[n]._table for n in (0, 1, 3)}
+    assert world.round() == [0, 1, 3]
+    for n, table in before.items():
+        now = world.hosts[n]._table
+        assert table is not None
+        assert now is not None
+        assert not np.isclose(table.matrix, now.matrix).any(), f"client {n} uploaded the same values to others"
+        assert world.got[n][-1] == (3, None)  # trained anew, with no means of the round that was lost
+
+
 # --------------------------------------------------------------------------------------------------- state that is gone
 
 
@@ -259,6 +284,24 @@ def test_after_the_end_of_a_run_the_next_one_needs_no_new_key_and_no_names(tmp_p
     world.restarted().setup()
     assert world.round() == [0, 1, 2, 3]
     assert not kinds(world, since) & {Kind.COMMITMENT, Kind.DEALING, Kind.LIST}
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_when_it_is_over_a_client_has_no_masks_and_nothing_more_is_made_of_its_union(
+    tmp_path: Path, dropouts: int
+) -> None:
+    world = World(tmp_path, dropouts=dropouts)
+    world.driver.setup()
+    world.round()
+    server, stood = world.driver.server, world.driver.server.at
+    world.driver.finish()
+    part: Any = world.hosts[0].client.part
+    assert (part.union, part.round, part.masking.batch) == (None, None, None)
+    trained = len(world.got[0])
+    server.at = stood  # a server that goes on all the same
+    server.begin("ready", range(N))
+    assert world.hosts[0].obey(Order(Task.ROUND, 0, server.drain()[0])).fault
+    assert len(world.got[0]) == trained
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["server with its state", "server without"])
@@ -387,6 +430,21 @@ def test_a_hello_of_an_earlier_life_is_not_taken_again(tmp_path: Path) -> None:
     life = world.hosts[0].client.link.incarnation(SERVER)
     world.hosts[0].obey(Order(Task.STEP, 0, [first]))
     assert world.hosts[0].client.link.incarnation(SERVER) == life
+    assert world.round() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("union", [2**16 + 2, 2**31 - 2, 2**32 - 2])
+def test_no_announcement_uses_up_the_numbers_of_unions(tmp_path: Path, union: int) -> None:
+    world = World(tmp_path, entities=4)
+    world.driver.setup()
+    server = world.driver.server
+    saved, before = server.save(), world.hosts[0].client.at.union
+    server.at = replace(server.at, union=union)
+    server.begin("secret", range(N))
+    assert world.hosts[0].obey(Order(Task.STEP, 0, server.drain()[0])).fault
+    assert world.hosts[0].client.at.union == before
+    world.store.save("server", saved)
+    world.restarted().setup()
     assert world.round() == [0, 1, 2, 3]
 
 

@@ -74,12 +74,6 @@ class FormDriver:
             self._rename()
             self._get_ready()
 
-    def prepare(self) -> None:
-        """What the next rounds need, made ahead."""
-        with self._given_up_on_error():
-            self._begin(self.server.session.form.prepare_phase, self.server.at.members)
-            self._go_on()
-
     def round(self) -> None:
         """One round: clients train on the means of the last one, and contribute. `RoundLost` where it is lost."""
         with self._given_up_on_error():
