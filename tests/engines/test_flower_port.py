@@ -86,7 +86,7 @@ class Here:
             if self._site not in self.hosts:
                 self.hosts[self._site] = Site.read(self._site).host()
             reply = self.hosts[self._site].obey(order)
-        except Exception as error:
+        except Exception as error:  # as a core does: the user's code may raise anything
             self.hosts.pop(self._site, None)
             raise CoreError(told(error)) from None
         if order.task is Task.END:

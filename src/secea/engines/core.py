@@ -283,7 +283,7 @@ def do(client: Client, orders: Iterable[Asked]) -> None:
         asked.say(Mark.BEGUN)
         try:
             reply = client.obey(asked)
-        except Exception as error:
+        except Exception as error:  # the user's code may raise anything, and whoever waits must hear of it
             asked.say(Mark.FAILED, client.stopped(error))
             raise
         asked.say(Mark.DONE, reply)

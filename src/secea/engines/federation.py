@@ -16,7 +16,7 @@ from secea.engines.form_driver import FormDriver
 from secea.engines.local import Federation, Losses, client_table, each_client
 from secea.engines.local_port import Account
 from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError
-from secea.forms import form_of
+from secea.forms import DEFAULT, form_of
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import ClientPart, Form
@@ -62,7 +62,7 @@ class FormFederation(Federation):
     def __init__(  # a federation is chosen by its form: see `Federation.__new__`
         self,
         params: Params,
-        form: str | Form = "keyed",
+        form: str | Form = DEFAULT,
         queries: str = "buckets",
         *,
         entropy: Entropy = os.urandom,

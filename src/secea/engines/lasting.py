@@ -352,7 +352,7 @@ def _last(client: Client, alone: ExitStack, starter: socket.socket, idle: float)
     try:
         door = alone.enter_context(closing(_Door(client.site.state, _settings(client.site))))
         _redirect(client.site.log)
-    except Exception as error:
+    except Exception as error:  # whatever it is, whoever starts it must not wait in vain
         say(starter, Mark.FAILED, client.stopped(error))
         raise
     with suppress(OSError), starter:
