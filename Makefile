@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint types unit browser deployment slow bench accept format clean
+.PHONY: demo test lint types unit smoke slow deployment bench accept portable wheels format clean
 
 # The main job on real data: five ways to train, one table, one page.
 demo: $(STAMP)
@@ -12,7 +12,8 @@ demo: $(STAMP)
 	$(BIN)/secea train kg --data umls --clients 8 --rounds 40 --out runs/demo
 	$(BIN)/secea report runs/demo
 
-test: lint types site unit deployment
+# Five minutes on two cores. What takes longer is `make slow`.
+test: lint types site unit smoke
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -26,33 +27,42 @@ types: $(STAMP)
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-unit: $(STAMP) browser
-	$(BIN)/python -m pytest -n 3 --durations 8
+unit: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --durations 8
 
-# Pages are looked at in a real browser.
-browser:
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] || s=sudo; $$s apt-get update -q && \
-	  DEBIAN_FRONTEND=noninteractive $$s apt-get install -y -q --no-install-recommends chromium fonts-liberation; }
+# One federation on each engine, as real processes on loopback.
+smoke: $(STAMP)
+	$(BIN)/python -m pytest -m smoke -n 2 --dist loadfile --durations 4 tests/engines
 
-# Real processes on loopback, for both engines side by side: one waits while the other works.
-deployment: $(STAMP)
-	$(BIN)/python -m pytest -m "engines and not slow_engine" -n 2 --dist loadfile --durations 8 tests/engines
-
-# The rest of it: what takes minutes each, since Flower notices after one that somebody is gone.
+# Long lives, exhaustive cases, pages in a real browser (Chromium), and everything that can happen to an engine's processes.
 slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow_engine --durations 8 tests/engines
+	$(BIN)/python -m pytest -m "slow and not engines" -n 2 --durations 8
+	$(BIN)/python -m pytest -m "engines and not smoke and not deployment" -n 2 --dist loadfile --durations 8 tests/engines
 
-# Against the paper's form, what people use instead, and the limit: tables, runs/bench/bench.json and pictures. Seven
-# minutes on two cores; nothing else should run meanwhile. The peers are installed for this alone; phe is under the GPL.
+# Before a release: what takes minutes each, since Flower notices after one that somebody is gone.
+deployment: $(STAMP)
+	$(BIN)/python -m pytest -m deployment --durations 8 tests/engines
+
+# Against the paper's form, what people use instead, and the limit: tables, runs/bench/bench.json and pictures. A quarter of
+# an hour on two cores; nothing else should run meanwhile. The peers are installed for this alone; phe is under the GPL.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
-	$(BIN)/secea bench --large --out runs/bench
-	$(BIN)/secea bench --read runs/bench/bench.json --compare
+	$(BIN)/python -m bench --large --out runs/bench
+	$(BIN)/python -m bench --read runs/bench/bench.json --compare
 
 # That run is the accepted one from now on, and the page shows it.
 accept: $(STAMP)
 	cp runs/bench/bench.json bench/accepted.json
-	$(BIN)/secea bench --read bench/accepted.json --markdown docs/performance.md
+	$(BIN)/python -m bench --read bench/accepted.json --markdown docs/performance.md
+
+# The compiled loops for other processors, systems and compilers. Needs gcc and zig: tests/portable.py says how.
+portable: $(STAMP)
+	ZIG="$(ZIG)" $(BIN)/python tests/portable.py
+
+# A source archive and a wheel into dist/, and a small federation on each Python from 3.11 on that is at hand, or those that
+# PYTHONS names.
+wheels: $(STAMP)
+	PYTHONS="$(PYTHONS)" $(BIN)/python tests/wheels.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix

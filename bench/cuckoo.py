@@ -23,7 +23,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.buckets import FAILURE, ROUNDS, Buckets, bucket_count, evict, place
+from secea.forms.paillier.buckets import FAILURE, ROUNDS, Buckets, bucket_count, evict, place
 from secea.wire.randomness import SEED_BYTES, KeyStream
 
 SIZES = (4, 10, 14, 100, 1_000, 10_000, 100_000)

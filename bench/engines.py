@@ -33,7 +33,8 @@ from rich.table import Table as Grid
 from secea import Federation, Params, Table
 from secea.engines.files import write_identity, write_session
 from secea.engines.host import Participant
-from secea.session import Session
+from secea.forms import DEFAULT, form_of
+from secea.party.session import Session
 from secea.wire.keys import Identity, Roster
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "engines"))
@@ -77,7 +78,7 @@ def params_of(clients: int, entities: int, dim: int) -> Params:
 def in_process(args: argparse.Namespace) -> list[float]:
     """Seconds of the set-up and of each round."""
     tables = [table_of(n, args.entities, args.dim) for n in range(args.clients)]
-    fed = Federation(params_of(args.clients, args.entities, args.dim), "reciprocal")
+    fed = Federation(params_of(args.clients, args.entities, args.dim))
     times = [time.perf_counter()]
     fed.setup([table.names for table in tables])
     times.append(time.perf_counter())
@@ -92,7 +93,7 @@ def make_sites(folder: Path, args: argparse.Namespace) -> list[str]:
     names = [f"site-{n + 1}" for n in range(args.clients)]
     identities = {name: Identity.generate() for name in (*names, "server")}
     roster = Roster(tuple(identities[n].public for n in names), identities["server"].public, tuple(names))
-    session = Session(params_of(args.clients, args.entities, args.dim), roster)
+    session = Session(params_of(args.clients, args.entities, args.dim), roster, form_of(DEFAULT))
     for name, identity in identities.items():
         site = folder / name
         site.mkdir(parents=True)

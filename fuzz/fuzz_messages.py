@@ -5,21 +5,19 @@
 
 Before either, `--chunk-bytes 100` cuts messages into many small chunks.
 
-An input chooses a place of a recorded federation and says how its message is changed: as anyone on the network can, or
-behind the seal, with the true sender's keys. The law is that of tests/spots.py; whatever breaks it goes through.
+An input chooses a place of a recorded federation of either form and says how its message is changed: as anyone on the
+network can, or behind the seal, with the true sender's keys. The law is that of places.py; what breaks it goes through.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT / "src"))
 
 try:
     import atheris  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no dependency: see fuzz/README.md
@@ -27,12 +25,12 @@ except ImportError:
     atheris = None
 
 if atheris is None:
+    from places import NUMBERS, Place, every_place, may_be_taken, taken
     from secea.wire import messages
-    from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
 else:
     with atheris.instrument_imports(include=["secea"]):
+        from places import NUMBERS, Place, every_place, may_be_taken, taken
         from secea.wire import messages
-        from spots import KINDS, NUMBERS, Spot, every_spot, header_of, may_be_taken, taken
 
 
 class Choices:
@@ -69,35 +67,35 @@ def overlaid(true: bytes, choices: Choices) -> bytes:
 
 def one_input(data: bytes) -> None:
     """What one input says is tried, and the law checked."""
-    choices, places = Choices(data), every_spot()
-    spot = places[choices.below(len(places))]
-    if choices.below(4) == 0 or not spot.sealed:
-        message = overlaid(spot.hop.message, choices)
-        if taken(spot, message):
-            assert may_be_taken(spot, message), f"taken at the place '{spot.place}': {message.hex()}"
+    choices, everywhere = Choices(data), every_place()
+    place = everywhere[choices.below(len(everywhere))]
+    if choices.below(4) == 0 or not place.sealed:
+        message = overlaid(place.hop.message, choices)
+        if taken(place, message):
+            assert may_be_taken(place, message), f"taken at the place {place.name}: {message.hex()}"
     else:
-        taken(spot, behind_the_seal(spot, choices))
+        taken(place, behind_the_seal(place, choices))
 
 
-def behind_the_seal(spot: Spot, choices: Choices) -> bytes:
+def behind_the_seal(place: Place, choices: Choices) -> bytes:
     """An authentic message: one field of the header changed or none, and another payload."""
     names = (*NUMBERS, "kind", "context", "salt")
     change: dict[str, Any] = {}
     if (field := choices.below(2 * len(names))) < len(names):
         name, value = names[field], choices.below(1 << 16)
         if name == "kind":
-            change[name] = KINDS[value % len(KINDS)]
+            change[name] = place.kinds[value % len(place.kinds)]
         elif name in ("context", "salt"):
             change[name] = value.to_bytes(16, "little")
         else:
             change[name] = max(value, name == "chunks")
-    return spot.resealed(header_of(spot, **change), overlaid(spot.payload(), choices))
+    return place.resealed(place.header(**change), overlaid(place.payload(), choices))
 
 
 def seeds(folder: Path) -> None:
     """A corpus to begin with: each place, untouched, in both ways."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number in range(len(every_spot())):
+    for number in range(len(every_place())):
         for way in (0, 1):
             whole = (number, way, 65535, 0, 0) if way else (number, way, 0, 0)
             data = b"".join((x & 0xFFFF).to_bytes(2, "little") for x in whole)
@@ -108,8 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the fuzzer; or, with --random COUNT [SEED], as many random inputs."""
     if arguments[:1] == ["--chunk-bytes"]:
         messages.CHUNK_BYTES, arguments = int(arguments[1]), arguments[2:]  # type: ignore[misc]  # for this process
-    with redirect_stdout(StringIO()):
-        every_spot()
+    every_place()
     if arguments[:1] == ["--random"]:
         import random  # public inputs: nothing here is secret
 
@@ -117,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
         rng = random.Random(seed)  # noqa: S311
         for _ in range(count):
             one_input(rng.randbytes(rng.choice((4, 8, 10, 12, 20, 80, 300))))
-        print(f"{count} inputs at {len(every_spot())} places: no law was broken (seed {seed})")
+        print(f"{count} inputs at {len(every_place())} places: no law was broken (seed {seed})")
         return 0
     if atheris is None:
         print("atheris is not installed: pip install atheris; or run with --random 10000", file=sys.stderr)

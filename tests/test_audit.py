@@ -5,260 +5,148 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
-from fractions import Fraction
-from functools import partial
-from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
-from secea.arithmetic.field import insecure_ring
-from secea.audit import Claim, Finding, Objection, examine
-from secea.audit.coins import Coins, Elements, Label
-from secea.audit.decryption import PAILLIER, check_decryption
-from secea.audit.laws import any_differ, differ, distance, flat, law, law_of
-from secea.audit.lowbits import INPUTS
-from secea.audit.noise import SMALL_NOISE, SUMS, drowned, plaintexts
-from secea.audit.registry import all_mutants, gathered
-from secea.audit.server_views import OWNERS, check_answers, check_openings, tables
-from secea.audit.tiny import Tiny
-from secea.audit.views import (
-    FEDERATIONS,
-    check_coalitions,
-    check_reciprocals,
-    resharing_laws,
-    share_laws,
-    title,
-    worlds,
+from secea.arithmetic.field import M61
+from secea.audit import (
+    FORMS,
+    KEYED,
+    METHODS,
+    PAILLIER,
+    Claim,
+    Finding,
+    Mutant,
+    Objection,
+    Subject,
+    claim,
+    examine,
+    report,
 )
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.laws import Coset, coset, coset_of
+from secea.audit.registry import all_mutants, caught_by, gathered, product
+from secea.audit.tails import FALSE_ALARM, binomial_tail, chi_square_tail, kolmogorov_tail
 from secea.cli import main
 from secea.errors import FederationError
-from secea.params import Params
-from secea.retrieval.reciprocal import Reciprocal
-from secea.wire.messages import Kind
 
 CLAIMS, MUTANTS = gathered(), all_mutants()
-CAUGHT = [(mutant, claim) for mutant in MUTANTS for claim in MUTANTS[mutant].caught_by]
+HOLDS = [(name, form) for name, each in CLAIMS.items() for form in each.forms]
+CAUGHT = [
+    (m.name, name, form) for name, c in CLAIMS.items() for m in c.mutants for form in c.forms if form in m.subjects
+]
 
 
 # ------------------------------------------------------------------------------------------------ claims and mutants
 
 
-@pytest.mark.parametrize("name", CLAIMS)
-def test_the_claim_holds(name: str) -> None:
-    (finding,) = examine([CLAIMS[name]])
-    assert finding.ok, finding.objection
+@pytest.mark.parametrize(("name", "form"), HOLDS)
+def test_the_claim_holds(name: str, form: str) -> None:
+    (finding,) = examine([CLAIMS[name]], {form: product()[form]})
+    assert finding.ok, finding.objection or finding.broke_off
     assert finding.cases > 0
 
 
-@pytest.mark.parametrize(("mutant", "claim"), CAUGHT)
-def test_the_audit_objects_to_the_mutant(mutant: str, claim: str) -> None:
-    with MUTANTS[mutant].applied(), pytest.raises(Objection):
-        CLAIMS[claim].check()
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "form"), HOLDS)
+def test_the_claim_holds_thoroughly(name: str, form: str) -> None:
+    (finding,) = examine([CLAIMS[name]], {form: product(thorough=True)[form]})
+    assert finding.ok, finding.objection or finding.broke_off
 
 
-def test_every_claim_is_objected_to_on_some_mutant() -> None:
-    caught = {claim for _, claim in CAUGHT}
-    assert caught <= set(CLAIMS)
-    assert set(CLAIMS) <= caught
+@pytest.mark.parametrize(("mutant", "name", "form"), CAUGHT)
+def test_the_audit_objects_to_the_mutant(mutant: str, name: str, form: str) -> None:
+    with pytest.raises(Objection):  # and nothing else: a federation that breaks off shows nothing
+        CLAIMS[name].check(MUTANTS[mutant].subjects[form])
+
+
+def test_every_claim_has_a_mutant_for_each_of_its_forms() -> None:
+    assert {(name, form) for _, name, form in CAUGHT} == set(HOLDS)
 
 
 REQUIRED = """
-    no-psi one-noise-less alpha-equals-beta no-zeta counts-per-entity low-bits-not-filled low-bits-filled-anew no-pad
-    reused-pad reused-r reused-rho reused-psi reused-key-stream no-p-times-r no-drowning-noise re-sharing-without-noise
-    union-weight-one two-contributor-sets union-total-shown
+    fewer-masks uploads-without-masks bare-tables masks-of-any-round row-keys-of-clients names-without-key no-j no-h
+    no-fill no-wide-noise no-narrow-noise fill-drawn-anew one-key-for-all-messages identities-not-pinned
+    freshness-unchecked no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta
+    reused-key-stream union-weight-one union-total-shown contributors-not-proven
 """
 
 
 @pytest.mark.parametrize("name", REQUIRED.split())
 def test_each_protection_of_the_protocol_has_a_mutant(name: str) -> None:
-    assert MUTANTS[name].caught_by
-    assert MUTANTS[name].missing.endswith(".")
+    assert caught_by()[name]
 
 
-def test_a_mutant_leaves_the_product_as_it_was() -> None:
-    claim = CLAIMS["answers"]
-    (broken,) = examine([claim], MUTANTS["no-pad"])
-    (whole,) = examine([claim])
-    assert not broken.ok
-    assert broken.objection
-    assert whole.ok
-
-
-EXACT: list[tuple[str, Callable[[Sequence[Params]], int], Sequence[Params]]] = [
-    ("alpha-equals-beta", partial(check_coalitions, partial(share_laws, [Kind.SHARE])), FEDERATIONS),
-    ("reciprocals-without-noise", check_reciprocals, FEDERATIONS),
-    ("reused-rho", check_openings, FEDERATIONS),
-    ("no-zeta", check_openings, FEDERATIONS),
-    ("no-pad", check_answers, FEDERATIONS),
-    ("one-pad-for-all-queries", check_answers, FEDERATIONS),
-    ("no-psi", check_decryption, PAILLIER),
-]
-
-
-@pytest.mark.parametrize(
-    ("mutant", "check", "params"),
-    [(mutant, check, params) for mutant, check, federations in EXACT for params in federations],
-    ids=lambda x: title(x) if isinstance(x, Params) else x if isinstance(x, str) else "",
-)
-def test_the_audit_objects_in_every_federation(
-    mutant: str, check: Callable[[Sequence[Params]], int], params: Params
-) -> None:
-    with MUTANTS[mutant].applied(), pytest.raises(Objection):
-        check([params])
-
-
-@pytest.mark.parametrize("params", FEDERATIONS, ids=title)
-def test_where_one_noise_is_missing_at_least_half_of_all_coalitions_can_tell(params: Params) -> None:
-    # Who holds the noise that is known sees no data in its place.
-    with MUTANTS["one-noise-less"].applied():
-        laws = share_laws([Kind.SHARE], params)
-    assert len(laws) >= params.N
-    assert sum(any_differ(found) for found in laws.values()) >= len(laws) / 2
-
-
-@pytest.mark.parametrize("params", FEDERATIONS, ids=title)
-def test_where_re_sharing_has_no_noise_every_coalition_can_tell(params: Params) -> None:
-    with MUTANTS["re-sharing-without-noise"].applied():
-        laws = resharing_laws(params)
-    assert all(any_differ(found) for found in laws.values())
-
-
-def test_an_error_of_the_protocol_is_an_objection_too() -> None:
-    def breaks_off() -> int:
+def test_a_mutant_that_only_breaks_off_is_not_caught() -> None:
+    def breaks_off(_: Subject) -> int:
         raise FederationError("two clients are left")
 
-    (finding,) = examine([Claim("name", "Something holds.", "record", breaks_off)])
-    assert finding == Finding(
-        "Something holds.", "record", 0, False, "the protocol breaks off: two clients are left", "name"
-    )
+    broken = claim("record", KEYED, mutants=())(breaks_off)
+    (finding,) = examine([broken], product())
+    assert (finding.ok, finding.objection) == (False, "")
+    assert finding.broke_off == "FederationError: two clients are left"
 
 
-# -------------------------------------------------------------------------------------------------------- the checker
+# --------------------------------------------------------------------------------------------------------------- laws
 
 
-def test_the_checker_tells_laws_apart_exactly_as_enumeration_does() -> None:
-    rng = np.random.default_rng(0)
-    outcomes = Counter[bool]()
-    for _ in range(300):
-        laws = []
-        for _ in range(2):
-            cases = int(rng.integers(1, 3))
-            laws.append(law_of(3, rng.integers(0, 2, (cases, 2)), rng.integers(0, 2, (cases, 2, 2))))
-        truth = laws[0].points() != laws[1].points()
-        assert differ(*laws) == truth
-        outcomes[truth] += 1
-    assert min(outcomes.values()) > 10
+@given(
+    st.lists(st.lists(st.integers(0, M61 - 1), min_size=4, max_size=4), min_size=1, max_size=5), st.integers(0, 2**32)
+)
+def test_draws_of_a_coset_span_it_whatever_it_is(rows: list[list[int]], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    basis, offset = np.array(rows, object), rng.integers(0, M61, 4).astype(object)
+
+    def draw() -> Any:
+        return (offset + rng.integers(0, M61, len(rows)).astype(object) @ basis) % M61
+
+    one, two = coset(draw), coset(draw)
+    assert one.same(two)
+    assert offset in one
+    assert all((offset + row) % M61 in one for row in basis)
+    moved = Coset((one.offset + np.eye(4, dtype=int).astype(object)[0]) % M61, one.rows)
+    assert one.same(moved) == (moved.offset in one)
 
 
-def test_the_checker_refuses_a_view_that_is_not_affine() -> None:
-    def squared(coins: Coins) -> Elements:
-        x = coins.stream("x").elements(insecure_ring(7), 1)
-        return flat(x * x % 7)
+def test_a_span_or_an_offset_that_differs_is_another_law() -> None:
+    def law(*rows: list[int]) -> Coset:
+        made = Coset(np.array(rows[0], object))
+        for row in rows[1:]:
+            made.add(np.array(row, object))
+        return made
 
-    with pytest.raises(Objection, match="not affine"):
-        law(squared, 7, ["x"])
-
-
-def test_the_checker_compares_no_laws_that_are_too_large_without_saying_so() -> None:
-    def mixture(first: Sequence[int]) -> Any:
-        spaces = np.zeros((2, 40, 20), np.int64)
-        spaces[0, range(20), range(20)] = 1
-        spaces[1, first, range(20)] = 1
-        return law_of(5, np.zeros((2, 40), np.int64), spaces)
-
-    one, other = mixture(range(20, 40)), mixture([*range(20, 39), 39])
-    assert not differ(one, other)
-    moved = law_of(5, np.zeros((3, 40), np.int64), np.concatenate([_spaces(20)] * 3))
-    assert differ(one, moved)
-    with pytest.raises(Objection, match="too large"):
-        one.points()
+    assert law([0, 0], [1, 2]).same(law([3, 6], [0, 0]))
+    assert not law([0, 0], [1, 2]).same(law([0, 1], [1, 3]))
+    assert not law([0, 0], [1, 2]).same(law([0, 0], [1, 3]))
+    assert not law([0, 0], [1, 2]).same(law([0, 0], [1, 2], [0, 1]))
 
 
-def _spaces(size: int) -> Elements:
-    space = np.zeros((1, 2 * size, size), np.int64)
-    space[0, range(size), range(size)] = 1
-    return space
+def test_too_few_draws_are_no_law() -> None:
+    draws = [np.random.default_rng(n).integers(0, M61, 5) for n in range(6)]
+    with pytest.raises(Objection, match="do not show"):
+        coset_of(draws)
 
 
-def test_a_stream_that_is_asked_twice_under_one_label_gives_the_same_and_more() -> None:
-    coins, ring = Coins(frozenset({"x"}), values=[1, 2, 3, 4]), insecure_ring(7)
-    few, many = coins.stream("x").elements(ring, 2), coins.stream("x").elements(ring, 2, 2)
-    assert few.tolist() == [[1, 2]]
-    assert many.tolist() == [[[1, 2], [3, 4]]]
-    assert len(coins.columns) == 4
+# --------------------------------------------------------------------------------------------------------------- tails
 
 
-@pytest.mark.parametrize("params", FEDERATIONS, ids=title)
-def test_the_tiny_federation_computes_the_means(params: Params) -> None:
-    tiny = Tiny(params, worlds(params)[2], followed=1)
-    with tiny.labelled():
-        tiny.asked().weighted(tiny.everyone).shared(tiny.everyone)
-        found = tiny.result(tiny.everyone, 0, tiny.mean(tiny.everyone, 0))
-    for m, result in zip(tiny.placed(0), found.tolist(), strict=True):
-        mean = [0] * params.dim if m < 0 else list(range(2 - m, 2 - m + params.dim))
-        noise = [(x - params.C * y) % tiny.p for x, y in zip(result, mean, strict=False)]
-        assert set(noise) <= {0, 1}
-
-
-# ----------------------------------------------------------------------------------------------- what is exactly lost
-
-
-def test_noise_of_b_bits_leaves_exactly_the_distance_that_the_specification_says() -> None:
-    form = Reciprocal(SMALL_NOISE, 1)
-    assert form.sigma_prime == 3
-    views = {case: drowned(form, *case) for case in SUMS}
-    equal = near = 0
-    for (one, a), (other, b) in combinations(views.items(), 2):
-        shift = abs(Fraction(*one) - Fraction(*other))
-        assert distance(a, b) == min(1, form.params.C * shift / (1 << form.noise_bits))
-        equal += shift == 0
-        near += shift < 1
-    assert equal > 10
-    assert near > 50
-
-
-def test_without_drowning_noise_means_of_other_counts_are_told_apart_with_certainty() -> None:
-    with MUTANTS["no-drowning-noise"].applied():
-        third, half = (drowned(Reciprocal(SMALL_NOISE, 1), 1, count) for count in (3, 2))
-    assert distance(third, half) == 1
-
-
-def test_without_p_times_r_division_by_the_own_answer_gives_r() -> None:
-    with MUTANTS["no-p-times-r"].applied():
-        cases = [
-            (r, min(plaintexts(5, 3, r, answer, psi)) // answer)
-            for answer, r in product(range(1, 5), range(1, 5))
-            for psi in range(answer)
-        ]
-    assert len(cases) == 40
-    assert all(r == found for r, found in cases)
-
-
-def test_the_unions_total_would_show_a_client_that_knows_its_weights_who_else_owns_its_entities() -> None:
-    def total(sets: Sequence[Sequence[int]], coins: Coins) -> Elements:
-        return sum((flat(table) for table in tables(sets, coins)), start=np.zeros(1, np.int64)) % 5
-
-    def laws(knows: Callable[[Label], bool]) -> list[Any]:
-        free = ["weight", "mask"]
-        return [law(lambda coins, s=s: total(s, coins), 5, free, knows=knows) for s in OWNERS]  # type: ignore[misc]
-
-    assert not any_differ(laws(lambda label: False))  # the server
-    assert any_differ(laws(lambda label: label[:2] == ("weight", 0)))  # a client
-
-
-def test_inputs_of_the_low_bits_claim_lie_on_the_grid_that_is_said() -> None:
-    for matrix, bits in INPUTS.values():
-        assert np.array_equal(matrix * 2**bits, np.rint(matrix * 2**bits))
+def test_tails_are_those_of_the_textbook() -> None:
+    assert binomial_tail(50, 100, 0.5) == 1.0
+    assert binomial_tail(100, 100, 0.5) == pytest.approx(2.0**-100)
+    assert chi_square_tail(24.996, 15) == pytest.approx(0.05, rel=1e-3)
+    assert chi_square_tail(5.229, 15) == pytest.approx(0.99, rel=1e-3)
+    assert kolmogorov_tail(0.5, 100) == pytest.approx(2 * np.exp(-50.0))
+    assert FALSE_ALARM < 1e-10
 
 
 # -------------------------------------------------------------------------------------------------- the command line
 
-QUICK = ["--claim", "union", "--claim", "answers"]
+QUICK = ["--claim", "graph-of-masks", "--claim", "tables-subtracted"]
 
 
 def audit(*options: str) -> tuple[int, str]:
@@ -266,44 +154,84 @@ def audit(*options: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_claims_that_hold_make_a_table_and_exit_code_0() -> None:
+def test_claims_that_hold_make_a_table_for_each_form_and_exit_code_0() -> None:
     code, output = audit(*QUICK)
     assert code == 0
-    assert "All 2 claims hold; 20 cases were tried." in output
-    heading, *rows = output.splitlines()
-    assert heading.split() == ["name", "claim", "method", "cases", "result"]
-    assert [row.split()[0] for row in rows[:2]] == ["union", "answers"]
-    assert all("exact view" in row and row.rstrip().endswith("holds") for row in rows[:2])
+    assert "All 2 claims hold; " in output
+    lines = output.splitlines()
+    assert lines[0] == 'Form "keyed", the default'
+    assert lines[1].split() == ["claim", "what", "is", "claimed", "checked", "by", "cases", "result"]
+    assert lines[2].startswith("graph-of-masks  Masks that the server and any T clients do not know")
+    assert lines[2].rstrip().endswith("holds")
+    assert lines[4] == 'Form "paillier", the paper\'s'
+    assert lines[6].startswith("tables-subtracted  The server does not learn")
+
+
+def test_the_form_can_be_chosen() -> None:
+    code, output = audit(*QUICK, "--form", "paillier")
+    assert (code, "keyed" in output) == (0, False)
+    assert "All 1 claims hold; 3 cases were tried." in output
 
 
 def test_a_mutant_makes_exit_code_1_and_says_what_is_missing_and_what_was_seen() -> None:
-    code, output = audit("--mutant", "no-pad", *QUICK)
+    code, output = audit("--mutant", "fewer-masks", *QUICK)
     assert code == 1
-    assert "Mutant no-pad: Answers go to the server without a pad." in output
-    assert "does not hold" in output
-    assert "answers: N=3, T=1, K=1: the view is not the same" in output
-    assert "1 of 2 claims do not hold." in output
+    assert "Mutant fewer-masks: Each client shares masks with T others in place of T+1." in output
+    assert "graph-of-masks (keyed): T=1, members (0, 1, 2): clients (0,) see more than the sum of the others" in output
+    assert "The audit objects to this mutant: 1 of 1 claims do not hold." in output
 
 
 def test_a_mutant_that_no_chosen_claim_speaks_of_is_said_to_be_unnoticed() -> None:
-    code, output = audit("--mutant", "no-psi", *QUICK)
+    code, output = audit("--mutant", "no-j", *QUICK)
     assert code == 0
-    assert "did not notice" in output
+    assert "does not object to this mutant" in output
+
+
+class Crashing(Overheard):
+    def degree(self, params: object) -> int:
+        raise FederationError("no graph")
+
+
+def test_a_mutant_whose_federation_breaks_off_is_reported_as_such_and_does_not_count_as_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    crashing = Mutant("crashing", "Nothing works.", {KEYED: Subject(Crashing())})
+    asked: dict[str, Any] = {"forms": FORMS, "thorough": False}
+    assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=False)
+    output = capsys.readouterr().out
+    assert "not checked" in output
+    assert "graph-of-masks (keyed): broke off before anything was found: FederationError: no graph" in output
+    assert "does not object to this mutant" in output
+    assert "1 of 1 could not be checked" in output
+    assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=True)
+    (each,) = json.loads(capsys.readouterr().out)
+    assert (each["ok"], each["objection"], each["broke_off"]) == (False, "", "FederationError: no graph")
+
+
+def test_a_product_whose_federation_breaks_off_makes_no_claim_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    def breaks_off(_: Subject) -> int:
+        raise FederationError("two clients are left")
+
+    broken = claim("record", KEYED, mutants=())(breaks_off)
+    assert not report.run([broken], None, forms=FORMS, thorough=False, as_json=False)
+    assert "1 of 1 could not be checked: the federation broke off." in capsys.readouterr().out
 
 
 def test_findings_as_json() -> None:
     code, output = audit("--json", *QUICK)
     assert code == 0
     found = json.loads(output)
-    assert [each["name"] for each in found] == ["union", "answers"]
+    assert [(each["name"], each["form"]) for each in found] == [
+        ("graph-of-masks", KEYED),
+        ("tables-subtracted", PAILLIER),
+    ]
     for each in found:
-        assert set(each) == {"name", "claim", "method", "cases", "ok", "objection"}
-        assert each["ok"] is True
+        assert set(each) == set(Finding.__dataclass_fields__)
+        assert (each["ok"], each["objection"], each["broke_off"]) == (True, "", "")
         assert each["cases"] > 0
-    code, output = audit("--json", "--mutant", "union-weight-one", "--claim", "union")
-    assert code == 1
+    code, output = audit("--json", "--mutant", "union-weight-one", "--claim", "union-tables")
     (each,) = json.loads(output)
-    assert each["ok"] is False
+    assert (code, each["ok"]) == (1, False)
     assert each["objection"]
 
 
@@ -324,26 +252,28 @@ def test_the_list_names_everything_and_checks_nothing() -> None:
     assert code == 0
     assert all(name in output for name in (*CLAIMS, *MUTANTS))
     code, output = audit("--list", "--json")
-    assert code == 0
     listed = json.loads(output)
-    assert [each["name"] for each in listed["claims"]] == list(CLAIMS)
-    assert [each["name"] for each in listed["mutants"]] == list(MUTANTS)
+    assert (code, [each["name"] for each in listed["claims"]]) == (0, list(CLAIMS))
+    assert {each["name"]: tuple(each["caught_by"]) for each in listed["mutants"]} == caught_by()
 
 
 def test_help_teaches_with_examples() -> None:
     code, output = audit("--help")
     assert code == 0
-    for part in ("Examples:", "secea audit --mutant no-zeta", "exit code", "--claim", "--json", "--list"):
+    for part in ("Examples:", "secea audit --mutant fewer-masks", "exit code", "--claim", "--json", "--list", "--form"):
         assert part in output
 
 
-def test_names_are_words_with_hyphens_and_sentences_are_sentences() -> None:
-    sentences = {name: claim.claim for name, claim in CLAIMS.items()}
-    sentences |= {name: mutant.missing for name, mutant in MUTANTS.items()}
-    for name, sentence in sentences.items():
-        assert name == name.lower().replace(" ", "-")
-        assert sentence.endswith(".")
-    assert {claim.method for claim in CLAIMS.values()} <= {"exact view", "attack", "statistics", "record"}
+def test_names_are_words_with_hyphens_and_sentences_stand_on_their_own() -> None:
+    named: dict[str, Claim | Mutant] = {**CLAIMS, **MUTANTS}
+    assert all(name == name.lower().replace(" ", "-") for name in named)
+    for each in CLAIMS.values():
+        whose, _, said = each.claim.partition(": ")
+        assert {"Keyed": (KEYED,), "Paillier": (PAILLIER,), "Both forms": FORMS}[whose] == each.forms
+        assert said.endswith(".")
+        assert each.method in METHODS
+    assert all(mutant.missing.endswith(".") for mutant in MUTANTS.values())
+    assert next(iter(CLAIMS.values())).forms == (KEYED,)
 
 
 def test_importing_secea_does_not_import_the_audit() -> None:

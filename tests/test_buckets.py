@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from secea.arithmetic.field import M61
-from secea.buckets import EMPTY, FAILURE, SPARE, Buckets, Full, Rows, bucket_count, evict, place
+from secea.forms.paillier.buckets import EMPTY, FAILURE, SPARE, Buckets, Full, Rows, bucket_count, evict, place
 from secea.wire.randomness import KeyStream
 
 SEED = 20240607
@@ -204,7 +204,6 @@ def test_a_large_client_is_placed_in_a_large_union() -> None:
 # -------------------------------------------------------------------------------------------------------------- failure
 
 
-@settings(max_examples=200)
 @given(st.integers(1, 4), st.integers(0, 12), st.integers(0, 1 << 30))
 def test_placement_fails_only_where_there_is_none(third: int, size: int, seed: int) -> None:
     size = min(size, 3 * third)  # up to a table that is full to the last bucket

@@ -1,22 +1,22 @@
-"""Laws of `secea.correction`: what x answers more than needed notice, find, and cannot tell."""
+"""Laws of `secea.forms.paillier.correction`: what x answers more than needed notice, find, and cannot tell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from secea.arithmetic.field import PRIMES32, RING61, Residues, Ring
+from secea.arithmetic.field import RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.lagrange import Code
-from secea.correction import ContradictionError, correct, decode, errors_of, interpolate
+from secea.forms.paillier.correction import ContradictionError, decode, errors_of, interpolate
 from secea.params import Params
 from strategies import federations, smallest_ring, vectors
 
-RINGS = [RING61, Ring(PRIMES32[:1]), Ring(PRIMES32[:3])]
+RINGS = [RING61, insecure_ring(2**31 - 1)]
 every_ring = pytest.mark.parametrize("ring", RINGS, ids=lambda ring: f"P={ring.size},{ring.dtype}")
 
 
@@ -50,7 +50,6 @@ def federation_with(x: int, collusion: int = 1, blocks: int = 1) -> Params:
 
 
 @given(federations(), st.data())
-@settings(max_examples=60)
 def test_right_answers_have_no_syndromes_and_decode_to_the_data_of_need_of_them(
     params: Params, data: st.DataObject
 ) -> None:
@@ -104,18 +103,14 @@ def test_every_set_of_up_to_half_as_many_wrong_answers_as_extra_ones_is_found_an
             assert np.array_equal(found, truth)
 
 
-def places_of_errors(ring: Ring, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    return product(range(ring.size), *map(range, shape))
-
-
 @every_ring
 @pytest.mark.parametrize("amount", [1, -1])
-def test_one_wrong_residue_of_one_element_in_one_prime_is_enough_to_find_its_client(ring: Ring, amount: int) -> None:
+def test_one_wrong_element_is_enough_to_find_its_client(ring: Ring, amount: int) -> None:
     code = Code(federation_with(2, 1, 2), ring)
     clients, shape = extra(code, 2), (2, 2)
     right = some_answers(code, clients, shape, 5)
     truth, _ = decode(code, clients, right)
-    for place in places_of_errors(ring, shape):
+    for place in product([0], *map(range, shape)):
         error = ring.zeros(*shape)
         error[place] = amount % ring.primes[place[0]]
         for v in clients:
@@ -150,7 +145,6 @@ def test_wrong_clients_may_differ_from_element_to_element_as_long_as_they_are_fe
 
 
 @given(federations(most=9), st.data())
-@settings(max_examples=80)
 def test_any_few_wrong_answers_of_any_kind_are_found_and_left_out(params: Params, data: st.DataObject) -> None:
     ring = data.draw(st.sampled_from(RINGS))
     code = Code(params, ring)
@@ -168,32 +162,15 @@ def test_any_few_wrong_answers_of_any_kind_are_found_and_left_out(params: Params
     assert np.array_equal(found, truth)
 
 
-@every_ring
-def test_blocks_that_carry_something_of_their_own_keep_it_while_they_are_mended(ring: Ring) -> None:
-    """As the drowning noise of 7b: `correct` moves the blocks by what the wrong answers did to them."""
-    code = Code(federation_with(2, 1, 2), ring)
-    clients = extra(code, 2)
-    right = some_answers(code, clients, (3,), 11)
-    truth, _ = decode(code, clients, right)
-    noise = ring.constant(np.random.default_rng(1).integers(0, 2**40, (code.K, 3)))
-    for v in clients:
-        answers = spoiled(ring, right, [v], ring.constant([1, 2, 3]))
-        both = interpolate(code, clients, answers)
-        assert np.array_equal(both[:, : code.K], code.decode(clients, answers, degree=code.need - 1))
-        found, named = correct(code, clients, ring.add(both[:, : code.K], noise), both[:, code.K :])
-        assert named == (v,)
-        assert np.array_equal(found, ring.add(truth, noise))
-
-
 # ------------------------------------------------------------------------------------- noticed, and what cannot be told
 
 
 def test_one_extra_answer_notices_every_wrong_one_and_finds_none() -> None:
-    code = Code(federation_with(1, 1, 2), Ring(PRIMES32[:2]))
+    code = Code(federation_with(1, 1, 2), RING61)
     clients = extra(code, 1)
     right = some_answers(code, clients, (2,), 3)
     for v in clients:
-        for place in places_of_errors(code.ring, (2,)):
+        for place in ((0, 0), (0, 1)):
             error = code.ring.zeros(2)
             error[place] = 1
             with pytest.raises(ContradictionError):
@@ -301,7 +278,6 @@ def test_the_errors_of_every_word_over_a_tiny_field_are_those_of_a_search_throug
 
 
 @given(st.data())
-@settings(max_examples=150)
 def test_the_errors_of_a_word_are_those_of_a_search_through_all_polynomials(data: st.DataObject) -> None:
     p = data.draw(st.sampled_from([7, 11]))
     need = data.draw(st.integers(1, 3))

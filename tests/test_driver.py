@@ -1,12 +1,9 @@
-"""Laws of driver and host over any port: right means for whoever is there, whoever was killed when, and resumption."""
+"""Laws of driver and host over any port: right means or a lost round, whoever was killed when."""
 
 from __future__ import annotations
 
-import json
-import re
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,339 +11,433 @@ from typing import Any
 import numpy as np
 import pytest
 
-from federation import SMALL, true_means
-from secea.engines.driver import Driver
-from secea.engines.host import Host, Participant, told
-from secea.engines.log import Log
-from secea.engines.port import Failure, Order, Port, Reply, Task, orders
-from secea.engines.store import Store
-from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
-from secea.params import Params
-from secea.server import Server
-from secea.session import Session
-from secea.table import Table
-from secea.wire.keys import Identity, Roster
-from secea.wire.messages import Buffer
+from loopback import Killed, N, Turn, World, killed_at, unharmed
+from secea.engines.port import Order, Reply, Task
+from secea.errors import SERVER, FederationError, RoundLost
+from secea.forms.keyed import Keyed
+from secea.forms.keyed.form import Kind
+from secea.forms.paillier import Paillier
+from secea.party.phases import STOPPED
+from secea.wire.messages import Buffer, Header
 
-BOTH = ["reciprocal", "paillier"]
-N = 5
-Kill = Callable[[int, Order], str]
-"""What happens to a client with an order: "" nothing, "before" or "after" it did it, or "hangs"."""
+PAPER: dict[str, Any] = {"form": Paillier(), "entities": 3, "key_bits": 256, "insecure_small_keys": True}
+SHAPES: list[dict[str, Any]] = [{"dropouts": 0}, {"dropouts": 1}, {"dropouts": 0, "collusion": 1}, PAPER]
 
 
-def unharmed(n: int, order: Order) -> str:
-    return ""
-
-
-class Killed(Exception):
-    """The end of a server's side."""
-
-
-@dataclass
-class Turn:
-    """Counts the orders of one client."""
-
-    client: int
-    at: int
-    seen: int = 0
-
-    def is_it(self, n: int) -> bool:
-        self.seen += n == self.client
-        return n == self.client and self.seen == self.at
-
-
-def killed_at(turn: Turn, fate: str, n: int, order: Order) -> str:
-    if not turn.is_it(n):
-        return ""
-    if fate == "server":
-        raise Killed
-    return fate
-
-
-class Loopback:
-    """A port whose clients live in this process; their orders and replies travel as bytes. It can kill clients."""
-
-    def __init__(self, world: World) -> None:
-        self.world, self.kill = world, unharmed
-
-    def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
-    ) -> Iterator[tuple[int, Reply | Failure]]:
-        assert timeout > 0
-        for n, order in orders(tasks, round, inboxes()).items():
-            fate = self.kill(n, order)
-            if fate == "hangs":
-                continue
-            if fate == "before":
-                reply: Reply | Failure = Failure("killed")
-            else:
-                done = self.world.hosts[n].obey(Order.parse(order.to_bytes(), SERVER))
-                reply = Failure("killed") if fate else Reply.parse(done.to_bytes(), n)
-            if fate:
-                self.world.hosts[n] = self.world.host(n)
-            yield n, reply
-
-
-class World:
-    """Sites with state on disk, and a server's side that can be started again."""
-
-    def __init__(self, folder: Path, form: str, **params: Any) -> None:
-        self.folder = folder
-        self.sets = [[f"e{i}" for i in range(9) if (i * 7 + n * i + n) % 3] for n in range(N)]
-        self.identities = {n: Identity.generate() for n in (*range(N), SERVER)}
-        bounds = {"max_entities": 9, "max_union": 20}
-        roster = Roster(tuple(self.identities[n].public for n in range(N)), self.identities[SERVER].public)
-        self.session = Session(Params(N, **({"dim": 3} | SMALL | bounds | params)), roster, form)
-        self.given: dict[int, dict[int, dict[str, Any]]] = {n: {} for n in range(N)}
-        self.got: dict[int, list[tuple[int, Table]]] = {n: [] for n in range(N)}
-        self.hosts = {n: self.host(n) for n in range(N)}
-        self.port = Loopback(self)
-        self.store = Store(folder / "server", self.identities[SERVER], self.session.hash)
-        self.driver = self.started(Server(self.session, self.identities[SERVER]))
-
-    def host(self, n: int) -> Host:
-        """Client n's side, as it is after a restart."""
-        rng = np.random.default_rng(n)
-
-        def train(means: Table | None, number: int) -> dict[str, Any]:
-            if means is not None:
-                assert np.isfinite(means.matrix).all(), "means that never came"
-                self.got[n].append((number, means))
-            self.given[n][number] = {name: rng.uniform(-9, 9, 3) for name in self.sets[n]}
-            return self.given[n][number]
-
-        def done(means: Table | None) -> None:
-            if means is not None:
-                self.got[n].append((0, means))
-
-        store = Store(self.folder / str(n), self.identities[n], self.session.hash)
-        log = Log(self.folder / f"{n}.log")
-        return Host(self.session, n, self.identities[n], Participant(lambda: self.sets[n], train, done), store, log)
-
-    def started(self, server: Server) -> Driver:
-        port: Port = self.port
-        log = Log(self.folder / "server.log")
-        return Driver(server, port, save=lambda data: self.store.save("server", data), log=log)
-
-    def restarted(self) -> Driver:
-        """The server's side after it was killed."""
-        saved = self.store.load("server")
-        assert saved is not None
-        self.driver = self.started(Server.restore(self.session, self.identities[SERVER], saved))
-        return self.driver
-
-    def check(self, contributors: Iterable[int], receivers: Iterable[int]) -> None:
-        """The last means of the receivers are those over what the contributors gave last."""
-        means = true_means(self.hosts[n]._table.as_dict() for n in contributors)  # type: ignore[union-attr]
-        for n in receivers:
-            found = self.hosts[n].means()
-            assert found is not None, n
-            for name, row in found.as_dict().items():
-                assert np.abs(row - means[name]).max() <= self.session.params.resolution, (n, name)
-
-    def run(self, rounds: int) -> None:
-        self.driver.setup()
-        for _ in range(rounds):
-            self.driver.round()
-
-    def flush(self) -> None:
-        """The means reach the clients."""
-        for _ in self.driver._exchange(dict.fromkeys(self.driver.present, Task.STEP)):
-            pass
-
-
-@pytest.mark.parametrize("form", BOTH)
-def test_rounds_over_a_port_give_the_means_and_two_exchanges_each(tmp_path: Path, form: str) -> None:
-    world = World(tmp_path, form)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_three_rounds_give_the_plain_means_and_then_it_is_over(tmp_path: Path, shape: dict[str, Any]) -> None:
+    world = World(tmp_path, **shape)
     world.driver.setup()
     for _ in range(3):
-        world.driver.round()
-    world.flush()
-    world.check(range(N), range(N))
+        assert world.round() == [0, 1, 2, 3]
+    last = {n: world.hosts[n].means() for n in range(N)}
     world.driver.finish()
     for n in range(N):
-        assert [number for number, _ in world.got[n]] == [2, 3, 0]
-        assert not (tmp_path / str(n)).exists(), "state is removed at the end"
+        over, before = world.over[n], last[n]
+        assert over is not None
+        assert before is not None
+        assert np.array_equal(over.matrix, before.matrix)
 
 
-@pytest.mark.parametrize("fate", ["before", "after", "hangs"])
-def test_a_client_that_is_killed_in_any_exchange_is_left_out_and_comes_back(tmp_path: Path, fate: str) -> None:
-    """All exchanges of a set-up and two rounds, one after the other; the victim's state is that on its disk."""
-    for at in range(1, 9):
-        world = World(tmp_path / str(at), "reciprocal", dropouts=1)
-        turn = Turn(2, at + 1)
-        world.port.kill = partial(killed_at, turn, fate)
+def _orders_of_a_life(folder: Path, shape: dict[str, Any]) -> int:
+    """How many orders client 1 gets in a set-up and two rounds."""
+    world = World(folder, **shape)
+    world.driver.setup()
+    world.round()
+    world.round()
+    return sum(n == 1 for n, _, _ in world.port.seen)
+
+
+FATES = [(SHAPES[0], "after"), (SHAPES[0], "server"), (PAPER, "before"), (PAPER, "server")]
+MORE = [(SHAPES[0], "before"), (SHAPES[0], "hangs"), *((SHAPES[1], fate) for fate in ("before", "after", "server"))]
+MORE += [(PAPER, "after"), (PAPER, "hangs")]
+ALL_FATES = [*FATES, *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "fate"), ALL_FATES, ids=str)
+def test_whoever_is_killed_at_any_order_the_next_rounds_work(tmp_path: Path, shape: dict[str, Any], fate: str) -> None:
+    count = _orders_of_a_life(tmp_path / "count", shape)
+    assert count >= 8
+    for at in range(1, count + 1):
+        world = World(tmp_path / f"{at}", **shape)
+        world.port.kill = partial(killed_at, Turn(1, at), fate)
+        for _ in range(3):
+            try:
+                world.driver.setup()
+                world.round()
+            except Killed:
+                world.restarted()
+            except FederationError:
+                continue
         world.driver.setup()
-        for _ in range(4):
-            world.driver.round()
-            there = set(world.driver.server.contributors)
-            assert there >= {0, 1, 3, 4}
-        assert turn.seen > at
-        world.flush()
-        assert world.driver.present == set(range(N)), (at, world.driver.failures)
-        world.check(range(N), range(N))
+        assert world.round() == [0, 1, 2, 3], at
+        assert world.round() == [0, 1, 2, 3], at
 
 
-@pytest.mark.parametrize("form", BOTH)
-def test_too_many_losses_are_a_clear_error_and_the_next_round_works(tmp_path: Path, form: str) -> None:
-    world = World(tmp_path, form, dropouts=1)
+def test_what_was_uploaded_in_a_lost_round_never_goes_to_others(tmp_path: Path) -> None:
+    """Client 2 is killed in the upload, and the others go on without it: they train again, or the difference is its."""
+    world = World(tmp_path, collusion=1)
     world.driver.setup()
-    world.driver.round()
-    world.port.kill = lambda n, order: "before" if n < 3 and order.task is Task.STEP else ""
-    with pytest.raises(FederationError, match="2 clients"):
+    world.round()
+
+    def in_the_upload(n: int, order: Order) -> str:
+        kinds = {Header.parse(message, 0, Kind).kind for message in order.messages}
+        begun = Kind.BEGIN in kinds and world.driver.server.at.phase == "upload"
+        return "before" if n == 2 and begun else ""
+
+    world.port.kill = in_the_upload
+    with pytest.raises(RoundLost, match="client 2 vanished"):
         world.driver.round()
-    world.port.kill = unharmed
-    world.driver.round()
-    world.driver.round()
-    world.flush()
-    assert world.driver.present == set(range(N))
-    world.check(range(N), range(N))
+    world.port.kill = lambda n, order: "hangs" if n == 2 else ""
+    before = {n: world.hosts[n]._table for n in (0, 1, 3)}
+    assert world.round() == [0, 1, 3]
+    for n, table in before.items():
+        now = world.hosts[n]._table
+        assert table is not None
+        assert now is not None
+        assert not np.isclose(table.matrix, now.matrix).any(), f"client {n} uploaded the same values to others"
+        assert world.got[n][-1] == (3, None)  # trained anew, with no means of the round that was lost
 
 
-@pytest.mark.parametrize(("form", "fate"), [("reciprocal", "before"), ("reciprocal", "after"), ("paillier", "hangs")])
-def test_without_drop_outs_a_loss_in_any_exchange_is_an_error_and_the_next_round_works(
-    tmp_path: Path, form: str, fate: str
-) -> None:
-    for at in range(2, 10 if form == "reciprocal" else 8):
-        world = World(tmp_path / str(at), form, dropouts=0)
-        turn = Turn(2, at)
-        world.port.kill = partial(killed_at, turn, fate)
-        with pytest.raises(FederationError, match=r"5 (clients that said hello )?are needed"):
-            world.run(2)
-        assert turn.seen == at
-        assert world.driver.failures.keys() == {2}
-        world.driver.round()
-        world.flush()
-        assert world.driver.present == set(range(N))
-        world.check(range(N), range(N))
+# --------------------------------------------------------------------------------------------------- state that is gone
 
 
-@pytest.mark.parametrize("form", BOTH)
-def test_a_server_side_that_is_killed_anywhere_goes_on_from_what_it_saved(tmp_path: Path, form: str) -> None:
-    for at in range(2, 9 if form == "reciprocal" else 7):
-        world = World(tmp_path / str(at), form)
-        world.port.kill = partial(killed_at, Turn(3, at), "server")
-        with pytest.raises(Killed):
-            world.run(3)
-        world.port.kill = unharmed
-        driver = world.restarted()
-        driver.setup()
-        driver.round()
-        world.flush()
-        world.check(range(N), range(N))
+def kinds(world: World, since: int = 0) -> set[Kind]:
+    """The kinds of the messages that clients sent."""
+    sent = [message for _, _, reply in world.port.seen[since:] for message in reply.messages]
+    return {Header.parse(message, 0, Kind).kind for message in sent}
 
 
-@pytest.mark.parametrize("form", BOTH)
-def test_names_that_change_between_rounds_begin_an_epoch(tmp_path: Path, form: str) -> None:
-    world = World(tmp_path, form)
+def test_a_server_without_its_state_learns_from_its_clients_which_numbers_are_used(tmp_path: Path) -> None:
+    world = World(tmp_path)
     world.driver.setup()
-    world.driver.round()
-    world.sets[1] = ["e1", "new"]
-    world.driver.round()
-    assert world.driver.server.epoch == 2
-    world.flush()
-    world.check(range(N), range(N))
-    found = world.hosts[1].means()
-    assert found is not None
-    assert set(found.names) == {"e1", "new"}
+    world.round()
+    world.round()
+    before, since = world.driver.server.at, len(world.port.seen)
+    world.restarted(forgets=True).setup()
+    assert world.round() == [0, 1, 2, 3]
+    at = world.driver.server.at
+    assert (at.union, at.round, at.base) == (before.union + 1, before.round + 1, before.base)
+    assert not kinds(world, since) & {Kind.COMMITMENT, Kind.DEALING, Kind.LIST}
 
 
-@pytest.mark.parametrize("form", BOTH)
-def test_means_stay_those_of_their_entities_when_an_epoch_begins(tmp_path: Path, form: str) -> None:
-    """The entities are in another order in each epoch, and clients train on the means of the one before."""
-    world = World(tmp_path, form)
-    world.run(1)
-    world.flush()
-    world.driver._new_epoch()
-    world.check(range(N), range(N))
-    world.sets[1] = ["e1", "new"]
-    world.driver.round()
-    assert world.driver.server.epoch == 3
-    assert not world.got[1], "its entities changed: it has no means of them"
-
-
-def test_random_kills_for_many_rounds_never_give_a_wrong_mean(tmp_path: Path) -> None:
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")
-    dice = np.random.default_rng(seed)
-    world = World(tmp_path, "reciprocal", dropouts=2)
+def test_after_the_end_of_a_run_the_next_one_needs_no_new_key_and_no_names(tmp_path: Path) -> None:
+    world = World(tmp_path)
     world.driver.setup()
-    world.port.kill = lambda n, order: str(dice.choice(["before", "after", "hangs"])) if dice.random() < 0.04 else ""
-    finished = 0
-    for number in range(40):
-        try:
-            if number % 10 == 7:
-                world.restarted().setup()
-            world.driver.round()
-        except FederationError:  # too many at once
-            continue
-        finished += 1
-        contributors = world.driver.server.contributors
-        kill, world.port.kill = world.port.kill, unharmed
-        receivers = world.driver.present & set(contributors)
-        world.flush()
-        world.check(contributors, receivers)
-        world.port.kill = kill
-    assert finished > 20
-
-
-@pytest.mark.parametrize("form", BOTH)
-def test_a_site_with_another_key_is_left_out_and_named(tmp_path: Path, form: str) -> None:
-    world = World(tmp_path, form, dropouts=1)
-    stranger = World(tmp_path / "stranger", form, dropouts=1)
-    world.hosts[4] = stranger.hosts[4]
-    world.driver.setup()
-    world.driver.round()
-    assert world.driver.present == {0, 1, 2, 3}
-    assert "client 4" in world.driver.failures[4]
-    world.flush()
-    world.check(range(4), range(4))
-
-
-def test_the_logs_tell_kinds_sizes_and_hashes_and_no_secret(tmp_path: Path) -> None:
-    world = World(tmp_path, "reciprocal")
-    world.driver.setup()
-    world.driver.round()
+    world.round()
     world.driver.finish()
-    for name in ("0.log", "server.log"):
-        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
-        assert {"accepted"} <= {line["event"] for line in lines}
-        kinds = {line["kind"] for line in lines if "kind" in line}
-        assert {"share", "answer"} <= kinds | {"answer"}
-        for line in lines:
-            if "sha256" in line:
-                assert len(line["sha256"]) == 64
-                assert line["bytes"] > 64
-    text = (tmp_path / "0.log").read_text()
-    for secret in (world.identities[0].secret, world.hosts[0].client.wire.key.secret, world.hosts[0].client.secret):
-        assert secret.hex() not in text
+    for n in range(N):
+        world.restart(n)
+    since = len(world.port.seen)
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+    assert not kinds(world, since) & {Kind.COMMITMENT, Kind.DEALING, Kind.LIST}
 
 
-def test_bytes_that_are_no_order_and_no_reply_are_their_carriers_fault() -> None:
-    order = Order(Task.ROUND, 3, [b"abc", b""])
-    assert Order.parse(order.to_bytes(), SERVER) == order
-    reply = Reply(1, 2, 3, [b"x" * 100], "because")
-    assert Reply.parse(reply.to_bytes(), 4) == reply
-    whole = reply.to_bytes()
-    for cut in range(len(whole)):
-        with pytest.raises(ProtocolError) as caught:
-            Reply.parse(whole[:cut], 4)
-        assert caught.value.suspects == (4,)
-    with pytest.raises(ProtocolError, match="unknown task"):
-        Order.parse(Reply(9, 0, 0).to_bytes(), SERVER)
-
-
-def test_the_server_is_not_told_what_a_site_has_but_the_sites_own_log_is(tmp_path: Path) -> None:
-    world = World(tmp_path, "reciprocal", dropouts=1)
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_when_it_is_over_a_client_has_no_masks_and_nothing_more_is_made_of_its_union(
+    tmp_path: Path, dropouts: int
+) -> None:
+    world = World(tmp_path, dropouts=dropouts)
     world.driver.setup()
-    host = world.hosts[1]
-    host._participant = Participant(lambda: world.sets[1], lambda means, number: {"a secret entity": [1.0, 2.0, 3.0]})
-    world.driver.round()
-    heard = (tmp_path / "server.log").read_text()
-    assert '"client 1", "why": "TableError at its own side; its log has the rest"' in heard
-    assert "secret entity" not in heard
-    assert not set(world.sets[1]) & set(re.findall(r"\w+", heard))
-    assert "entity" in (tmp_path / "1.log").read_text().split("stopped")[1]
-    refused = FaultyPeer(SERVER, "sends a union that lacks 2 of our 7 entities")
-    assert told(refused) == "it refuses what came from the server"
-    assert told(ValueError("patient 4711")) == "ValueError at its own side; its log has the rest"
+    world.round()
+    server, stood = world.driver.server, world.driver.server.at
+    world.driver.finish()
+    part: Any = world.hosts[0].client.part
+    assert (part.union, part.round, part.masking.batch) == (None, None, None)
+    trained = len(world.got[0])
+    server.at = stood  # a server that goes on all the same
+    server.begin("ready", range(N))
+    assert world.hosts[0].obey(Order(Task.ROUND, 0, server.drain()[0])).fault
+    assert len(world.got[0]) == trained
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["server with its state", "server without"])
+def test_a_client_that_lost_its_state_is_left_out_and_the_reason_is_given(tmp_path: Path, forgets: bool) -> None:
+    world = World(tmp_path, collusion=1)
+    world.driver.setup()
+    world.round()
+    world.hosts[2]._store.remove()  # type: ignore[union-attr]
+    world.restart(2)
+    world.restarted(forgets=forgets).setup()
+    assert world.round() == [0, 1, 3]
+    assert "no share of the key of the names" in world.driver.failures[2]
+
+
+def test_where_all_clients_lost_their_state_a_new_key_is_dealt(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    for n in range(N):
+        world.hosts[n]._store.remove()  # type: ignore[union-attr]
+        world.restart(n)
+    base = world.driver.server.at.base
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.base != base
+
+
+def seeds(world: World) -> dict[int, bytes]:
+    """What the last list of each client was made from."""
+    parts: list[Any] = [world.hosts[n].client.part for n in range(N)]
+    return {n: part.naming.names.seed for n, part in enumerate(parts)}
+
+
+def test_an_epoch_of_names_whose_answers_did_not_come_to_all_is_repeated_with_the_same_lists(tmp_path: Path) -> None:
+    world = World(tmp_path, entities=40)  # more than an update has room for
+    made: dict[int, bytes] = {}
+    turn = Turn(1, 7)  # everybody has sent its answers, and client 0 has got them
+
+    def before_answers(n: int, order: Order) -> str:
+        if not turn.is_it(n):
+            return ""
+        made.update(seeds(world))
+        assert [world.hosts[n].client.at.named for n in (0, 1)] == [1, 0]
+        return "before"
+
+    world.port.kill = before_answers
+    world.driver.setup()
+    assert world.round() == [0, 2, 3]
+    assert world.round() == [0, 1, 2, 3]
+    assert seeds(world) == made
+    assert world.driver.server.at.named == 1
+
+
+# ------------------------------------------------------------------------------------------------------ forged orders
+
+
+def test_no_order_does_anything_without_a_message_that_the_server_sealed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    host, trained = world.hosts[0], len(world.got[0])
+    before, state = host.client.at, host.client.save()
+    for task in Task:
+        for number in (0, 1, 7, 2**32 - 1):
+            assert not host.obey(Order(task, number)).fault
+    assert (host.client.at, host.client.save()) == (before, state)
+    assert (len(world.got[0]), world.over) == (trained, {})
+    assert world.round() == [0, 1, 2, 3]
+
+
+def test_orders_of_an_earlier_round_or_of_another_clients_are_no_orders(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    world.round()
+    old = [(n, order) for n, order, _ in world.port.seen if order.messages]
+    trained = {n: len(got) for n, got in world.got.items()}
+    numbers = {n: world.hosts[n].client.at.numbers for n in range(N)}
+    for n, order in old:
+        for to in (n, (n + 1) % N):
+            world.hosts[to].obey(order)
+    assert {n: len(got) for n, got in world.got.items()} == trained
+    assert {n: world.hosts[n].client.at.numbers for n in range(N)} == numbers
+    world.driver.setup()
+    assert world.round() == [0, 1, 2, 3]
+
+
+def test_what_no_key_vouches_for_changes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, dropouts=1)
+    world.driver.setup()
+    server, host = world.driver.server, world.hosts[0]
+    server.begin("ready", range(N))
+    good = server.drain()[0]
+    junk: list[list[Buffer]] = [[b"junk"], [bytes(good[-1][:-1]) + bytes([good[-1][-1] ^ 1])]]
+    junk += [list(order.messages) for n, order, _ in world.port.seen if n == 1 and order.messages][:3]
+    before, state = host.client.at, host.client.save()
+    for messages in junk:
+        host.obey(Order(Task.ROUND, 1, messages))
+    assert (host.client.at, host.client.save()) == (before, state)
+    assert not host.obey(Order(Task.ROUND, 1, good)).fault
+    assert len(world.got[0]) == 1
+
+
+def test_what_a_client_refuses_ends_its_attempt(tmp_path: Path) -> None:
+    """An authentic message that is wrong, and then the right one: the client takes part again with the next union."""
+    world = World(tmp_path, dropouts=1)
+    world.driver.setup()
+    server, host = world.driver.server, world.hosts[0]
+    server.begin("ready", range(N - 1))  # sealed, and with other members than the union has
+    assert "it refuses what came from the server" in host.obey(Order(Task.ROUND, 1, server.drain()[0])).fault
+    assert host.client.at.phase == STOPPED
+    server.begin("ready", range(N))
+    assert host.obey(Order(Task.ROUND, 1, server.drain()[0])).fault
+    assert world.got[0] == []
+    server.give_up()
+    assert world.round() == [0, 1, 2, 3]
+
+
+def test_a_hello_of_an_earlier_life_is_not_taken_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.driver.setup()
+    world.round()
+    first = world.driver.server.link.hello_message()
+    world.restarted().setup()
+    world.round()
+    life = world.hosts[0].client.link.incarnation(SERVER)
+    world.hosts[0].obey(Order(Task.STEP, 0, [first]))
+    assert world.hosts[0].client.link.incarnation(SERVER) == life
+    assert world.round() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("union", [2**16 + 2, 2**31 - 2, 2**32 - 2])
+def test_no_announcement_uses_up_the_numbers_of_unions(tmp_path: Path, union: int) -> None:
+    world = World(tmp_path, entities=4)
+    world.driver.setup()
+    server = world.driver.server
+    saved, before = server.save(), world.hosts[0].client.at.union
+    server.at = replace(server.at, union=union)
+    server.begin("secret", range(N))
+    assert world.hosts[0].obey(Order(Task.STEP, 0, server.drain()[0])).fault
+    assert world.hosts[0].client.at.union == before
+    world.store.save("server", saved)
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"union": 2**31 - 1, "settled": 0},
+        {"round": 1000},
+        {"settled": 0},
+        {"base": bytes(range(16)), "named": 1, "names": 1, "union": 9, "settled": 9},
+        {"names": 3, "named": 1, "union": 3, "settled": 3},
+    ],
+    ids=lambda lie: str(sorted(lie)),
+)
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_one_client_that_lies_about_where_it_stands_stops_nobody_else(
+    tmp_path: Path, lie: dict[str, Any], when: str
+) -> None:
+    world = World(tmp_path, collusion=1)
+    if when == "later":
+        world.driver.setup()
+        world.round()
+        world.restarted(forgets=True)
+    obey = world.hosts[2].obey
+
+    def lying(order: Order) -> Reply:
+        reply = obey(order)
+        return replace(reply, standing=replace(world.hosts[2].client.standing, **lie).to_bytes())
+
+    world.hosts[2].obey = lying  # type: ignore[method-assign]
+    with suppress(FederationError):  # it is needed for the first set-up
+        world.driver.setup()
+        world.round()
+        assert {0, 1, 3} <= set(world.round())
+    world.hosts[2].obey = obey  # type: ignore[method-assign]
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+
+
+# ------------------------------------------------------------------------------------------------------ new entities
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_new_entities_have_means_in_the_round_in_which_they_come(tmp_path: Path, dropouts: int) -> None:
+    world = World(tmp_path, entities=12, dropouts=dropouts)
+    world.driver.setup()
+    world.round()
+    world.sets[1] = [*world.sets[1][2:], "new"]
+    world.sets[3] = [*world.sets[3], "new"]
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.named == 2
+    means = world.hosts[1].means()
+    assert means is not None
+    assert set(means.names) == set(world.sets[1])
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.named == 2
+
+
+def test_where_too_few_are_here_for_new_names_the_others_go_on_without_them(tmp_path: Path) -> None:
+    world = World(tmp_path, Keyed(min_participants=3), entities=12)
+    world.driver.setup()
+    world.round()
+    world.port.kill = lambda n, order: "hangs" if n == 2 else ""
+    world.sets[1] = [*world.sets[1][2:], "new"]
+    while world.driver.server.at.members != (0, 1, 3):
+        with suppress(RoundLost):
+            world.driver.round()
+    world.deliver()
+    means, own = world.hosts[1].means(), world.hosts[1]._table
+    assert means is not None
+    assert own is not None
+    assert np.array_equal(means.matrix[-1], own.matrix[-1])  # "new" has no mean yet, and its row is its own
+    assert world.hosts[1].client.part.renamed
+    world.port.kill = unharmed
+    world.round()
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.server.at.named == 2
+
+
+def test_where_all_changes_of_entities_are_used_up_rounds_go_on_without_new_ones(tmp_path: Path) -> None:
+    world = World(tmp_path, Keyed(max_updates=1), entities=12)
+    world.driver.setup()
+    for new in ("first", "second"):
+        world.sets[1] = [*world.sets[1][1:], new]
+        world.driver.round()
+    world.deliver()
+    assert world.driver.server.at.named == 2
+    assert world.hosts[1].client.part.without_mean == ("second",)
+
+
+def test_more_new_entities_than_there_is_room_for_come_one_epoch_after_the_other(tmp_path: Path) -> None:
+    world = World(tmp_path, Keyed(max_new_entities=2), entities=12)
+    world.driver.setup()
+    world.round()
+    world.sets[1] = [*world.sets[1][:3], *(f"new {i}" for i in range(5))]
+    for epoch, missing in ((2, 3), (3, 1), (4, 0)):
+        world.driver.round()
+        world.deliver()
+        assert world.driver.server.at.named == epoch
+        assert len(world.hosts[1].client.part.without_mean) == missing
+    assert world.round() == [0, 1, 2, 3]
+
+
+def ready_of(world: World, changed: int | None) -> dict[int, bytes]:
+    """What each client says when it is ready: in which one client's entities changed."""
+    world.driver.setup()
+    if changed is not None:
+        world.sets[changed] = [*world.sets[changed][1:], "new"]
+    server = world.driver.server
+    server.begin("ready", range(N))
+    said = {}
+    for n, messages in server.drain().items():
+        for message in world.hosts[n].obey(Order(Task.ROUND, 1, messages)).messages:
+            server.receive(n, message)
+            said[n] = server.collected.got[Kind.READY, n][16:]
+    server.close()
+    assert server.part.renamed == (changed is not None)
+    return said
+
+
+@pytest.mark.slow
+def test_the_server_learns_that_entities_changed_and_not_whose(tmp_path: Path) -> None:
+    """A single client's element is uniform whoever changed: half of its bits are ones."""
+    ones = np.zeros((N, 2))
+    runs = 40
+    for run in range(runs):
+        said = ready_of(World(tmp_path / f"{run}", entities=4), run % 2 or None)
+        for n, element in said.items():
+            ones[n, run % 2] += int.from_bytes(element, "little").bit_count()
+        values = [int.from_bytes(element, "little") for element in said.values()]
+        assert len(set(values)) == N
+        assert (sum(values) % (2**61 - 1) != 0) == bool(run % 2)
+    bits = 61 * runs / 2
+    assert (np.abs(ones - bits / 2) < 6 * np.sqrt(bits / 4)).all(), ones
+
+
+def test_a_client_says_one_thing_under_one_mask(tmp_path: Path) -> None:
+    """Asked again before the same round of the same union it repeats itself, whatever changed meanwhile."""
+    world = World(tmp_path, entities=4)
+    first = ready_of(world, None)
+    world.sets[1] = [*world.sets[1][1:], "new"]
+    server = world.driver.server
+    server.begin("ready", range(N))
+    for n, messages in server.drain().items():
+        for message in world.hosts[n].obey(Order(Task.ROUND, 1, messages)).messages:
+            server.receive(n, message)
+            assert server.collected.got[Kind.READY, n][16:] == first[n]

@@ -29,7 +29,7 @@ from secea.params import MAX_PRECISION, Params
 from secea.wire.randomness import KeyStream
 from strategies import federations, vectors
 
-law = settings(deadline=None, max_examples=100)
+law = settings(deadline=None)
 FLOATS: list[Any] = [np.float32, np.float64]
 each_dtype = pytest.mark.parametrize("dtype", FLOATS)
 precisions = st.integers(1, MAX_PRECISION)

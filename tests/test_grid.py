@@ -1,4 +1,4 @@
-"""The bits below an input's own grid are filled: privately, the same in every round, and no further than promised."""
+"""The grid that inputs have of their own is found, for a table and for each of its rows."""
 
 from __future__ import annotations
 
@@ -12,25 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import secea
 from secea import Params
 from secea.arithmetic import grid
-from secea.arithmetic.field import PRIMES32, Ring
-
-RING = Ring(PRIMES32[:4])
-PARAMS = Params(clients=5, dim=8)
-F = 80
 
 
 def bf16(x: NDArray[np.float64]) -> NDArray[np.float64]:
     words = x.astype(np.float32).view(np.uint32)
     return ((words + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
-
-
-def encoded(matrix: NDArray[np.floating], key: bytes = bytes(32), f: int = F) -> NDArray[np.float64]:
-    """What is shared, as numbers again."""
-    names = [f"entity {i}" for i in range(len(matrix))]
-    residues = grid.encode(RING, matrix, grid.entities(names, key), key, f, PARAMS)
-    return RING.join(residues, 2.0**-f)
 
 
 def normal(*shape: int) -> NDArray[np.float64]:
@@ -76,69 +65,45 @@ def test_the_scale_of_dequantised_integers_is_found(scale: float) -> None:
     for matrix in (levels * scale, (levels * scale).astype(np.float32)):
         found = grid.grid_of(np.ascontiguousarray(matrix, np.float64), matrix.dtype)[1]
         assert found == pytest.approx(scale, rel=1e-5)
-        moved = (encoded(matrix) - matrix) / scale
-        assert 0.45 < np.abs(moved).max() <= 1
 
 
 def test_few_values_are_taken_as_they_are() -> None:
     matrix = np.array([[1.0, 2.0, 3.0, 4.0]])
     assert grid.grid_of(matrix, matrix.dtype) == (52, 0.0)
-    assert np.abs(encoded(matrix) - matrix).max() < PARAMS.resolution / 8
-
-
-@settings(deadline=None, max_examples=50, database=None)
-@given(st.lists(st.floats(-64, 64), min_size=8, max_size=8))
-def test_numbers_of_full_precision_move_by_less_than_an_eighth_of_the_resolution(row: list[float]) -> None:
-    matrix = np.array([row])
-    assert np.abs(encoded(matrix) - matrix).max() <= PARAMS.resolution / 8
-
-
-@pytest.mark.parametrize("exponent", [-4, -8, -12])
-def test_numbers_on_a_grid_move_by_at_most_half_of_it_and_fill_it_evenly(exponent: int) -> None:
-    matrix = np.rint(np.ldexp(normal(500, 8), -exponent)) * 2.0**exponent
-    moved = (encoded(matrix) - matrix) * 2.0**-exponent
-    assert np.abs(moved).max() <= 0.5
-    counts, _ = np.histogram(moved, bins=10, range=(-0.5, 0.5))
-    assert ((counts - 400.0) ** 2 / 400).sum() < 27.9  # chi-square, 9 degrees of freedom, p = 0.001; the seed is fixed
-    assert abs(moved.mean()) < 0.03
-
-
-def test_the_fill_is_the_same_in_every_round_and_another_for_another_key_entity_coordinate_or_value() -> None:
-    matrix = bf16(np.repeat(normal(1, 8), 300, axis=0))
-    first = encoded(matrix)
-    assert np.array_equal(first, encoded(matrix))
-    assert np.unique(first[:, 0]).size == 300  # the same value in 300 entities
-    assert (first != encoded(matrix, b"k" * 32)).all()
-    same = bf16(np.full((300, 8), 0.7))
-    assert np.unique(encoded(same)[0]).size == 8  # the same value in 8 coordinates
-    changed = matrix.copy()
-    changed[0, 0] *= 2
-    other = encoded(changed)
-    assert other[0, 0] - changed[0, 0] != 2 * (first[0, 0] - matrix[0, 0])
-    assert np.array_equal(other[1:], first[1:])
-
-
-@settings(deadline=None, max_examples=50, database=None)
-@given(st.binary(min_size=32, max_size=32), st.integers(40, 110), st.integers(40, 110), st.sampled_from([4, 8, 60]))
-def test_the_fill_is_the_same_number_whatever_the_fixed_point(key: bytes, f: int, other: int, bits: int) -> None:
-    matrix = np.rint(np.ldexp(normal(20, 8), bits)) * 2.0**-bits
-    apart = np.abs(encoded(matrix, key, f) - encoded(matrix, key, other))
-    assert apart.max() <= 2.0 ** (1 - min(f, other)) + 2.0**-48, "but for what is cut off below the fixed point"
 
 
 def test_a_table_of_zeros_is_no_coarse_grid() -> None:
     matrix = np.zeros((300, 8))
-    assert np.abs(encoded(matrix)).max() <= PARAMS.resolution / 8
+    assert grid.grid_of(matrix, matrix.dtype) == (52, 0.0)
     matrix[0, 0] = 1.0
-    assert np.abs(encoded(matrix) - matrix).max() <= PARAMS.resolution / 8
+    assert grid.grid_of(matrix, matrix.dtype) == (52, 0.0)
 
 
-def test_exact_zeros_are_filled_too() -> None:
-    matrix = normal(200, 8)
-    matrix[:, 0] = 0
-    zeros = encoded(matrix)[:, 0]
-    assert (zeros != 0).all()
-    assert np.abs(zeros).max() <= PARAMS.resolution / 8
+def test_denormal_numbers_are_as_good_as_zeros() -> None:
+    denormal = np.ldexp(np.arange(1.0, 65.0), -1074).reshape(16, 4)
+    assert grid.grid_of(denormal, denormal.dtype) == (52, 0.0)
+    beside = np.concatenate([denormal, np.rint(np.ldexp(normal(16, 4), 8)) * 2.0**-8])
+    assert grid.grid_of(beside, beside.dtype)[1] == 2.0**-8
+    for mean in secea.aggregate([dict(enumerate(denormal))] * 3):
+        assert np.abs(list(mean.values())).max() <= Params(clients=3, dim=4).resolution
+
+
+def test_a_large_number_that_is_not_looked_at_is_no_warning() -> None:
+    matrix = np.tile(np.arange(1.0, 101.0) * grid.LEAST, 100).reshape(100, 100)
+    matrix[0, 1] = 64.0
+    assert 64.0 not in matrix.reshape(-1)[:: 1 + matrix.size // grid.MOST_LOOKED_AT]
+    assert grid.grid_of(matrix, matrix.dtype) == (7, 1.0)  # beside 64 all others are zeros
+
+
+@given(st.lists(st.floats(-64, 64) | st.floats(-1e-300, 1e-300), min_size=40, max_size=40))
+def test_every_table_has_a_grid(numbers: list[float]) -> None:
+    matrix = np.array(numbers).reshape(10, 4)
+    used, step = grid.grid_of(matrix, matrix.dtype)
+    assert 7 <= used <= 52
+    assert 0 <= step <= 64
+    bits, steps = grid.grid_of_rows(matrix, used, step)
+    assert ((bits >= 7) & (bits <= used)).all()
+    assert ((steps >= step) & np.isfinite(steps)).all()
 
 
 # ------------------------------------------------------------------------------------------------- the grids of rows
@@ -154,7 +119,7 @@ def of_row(row: list[float], used: int, step: float) -> tuple[int, float]:
     return min(used, max(7, bits)), max(step, 2.0 ** min(low))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(

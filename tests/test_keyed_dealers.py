@@ -41,13 +41,13 @@ def naming(p: Parties, n: int) -> Naming:
 def corrupt(p: Parties, lie: Payload, n: int = ROGUE) -> None:
     """Client n says something else than it should."""
     part: Any = p.clients[n].part
-    honest = part.payload
+    honest = part.payloads
 
-    def payload(kind: IntEnum, receiver: int, at: Any) -> Iterator[Sequence[Buffer]]:
-        for parts in honest(kind, receiver, at):
-            yield (lie(kind, receiver, b"".join(bytes(each) for each in parts)),)
+    def payloads(kind: IntEnum, receivers: Sequence[int], at: Any) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        for receiver, parts in honest(kind, receivers, at):
+            yield receiver, (lie(kind, receiver, b"".join(bytes(each) for each in parts)),)
 
-    part.payload = payload
+    part.payloads = payloads
 
 
 def run(p: Parties, phase: str, errors: dict[int, ProtocolError]) -> None:
@@ -321,10 +321,10 @@ def test_a_longer_list_is_refused_by_the_server_and_by_every_holder(more: int) -
     part: Any = p.server.part
     honest = part.ready
 
-    def ready(kind: IntEnum, at: Any) -> Iterator[Sequence[Buffer]]:
-        for k, parts in enumerate(honest(kind, at)):
+    def ready(kind: IntEnum, at: Any) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        for k, (receiver, parts) in enumerate(honest(kind, at)):
             whole = b"".join(bytes(each) for each in parts)
-            yield (longer(whole) if kind is Kind.LISTS and k == ROGUE else whole,)
+            yield receiver, (longer(whole) if kind is Kind.LISTS and k == ROGUE else whole,)
 
     part.ready = ready
     run(p, "evaluate", errors)

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import secea
-from secea import CallError, Federation, FederationError, Params, ParamsError, RoundLost, TableError
-from secea.engines.federation import TwoClients
+from secea import CallError, Federation, FederationError, Params, ParamsError, RoundLost, TableError, TwoClients
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed import form as form_module
 from secea.table import Table
@@ -389,8 +388,8 @@ def test_clients_join_and_leave_by_a_new_session() -> None:
         ({"clients": 4}, Keyed(min_participants=5), "min_participants must be from 2 to 4"),
         ({"clients": 4}, Keyed(min_participants=1), "min_participants must be from 2 to 4"),
         ({"clients": 4}, Keyed(max_updates=-1), "cannot be negative"),
-        ({"clients": 2}, "reciprocal", 'two clients need form="keyed"'),
-        ({"clients": 3}, "kyed", "form must be one of keyed, reciprocal, paillier"),
+        ({"clients": 2}, "paillier", 'two clients need form="keyed"'),
+        ({"clients": 3}, "kyed", "form must be one of keyed, paillier"),
     ],
 )
 def test_parameters_that_break_a_rule_are_refused_at_once(params: dict[str, Any], form: Any, says: str) -> None:

@@ -65,11 +65,11 @@ class Liar(KeyedServer):
         return super()._means(chunk, come)
 
     def ready(self, kind: IntEnum, at: Agreement) -> Any:
-        for parts in super().ready(kind, at):
+        for receiver, parts in super().ready(kind, at):
             whole = b"".join(bytes(part) for part in parts)
             if kind is Kind.MEANS:
                 self.said.append(whole)
-            yield (self.payload(kind, whole) if self.payload else whole,)
+            yield receiver, (self.payload(kind, whole) if self.payload else whole,)
 
     def _peeled(self, at: Agreement) -> Agreement:
         after = super()._peeled(at)
@@ -209,7 +209,7 @@ class Stage:
         known = {n: server.link.incarnation(n) for n in members} | dict(lives or {})
         begin = Begin(index, tuple((n, known[n]) for n in members))
         bound = server.part.anchor(phase, server.at) if anchor is None else anchor
-        label = server.link.label(Kind(Common.BEGIN), server.at.numbers | numbers, bound)
+        label = server.link.label(Kind[Common.BEGIN], server.at.numbers | numbers, bound)
         for n in members if to is None else to:
             self.hand(n, [server.link.sealer(label, n).seal(0, begin.to_bytes())])
 
@@ -560,7 +560,7 @@ def test_two_unions_for_two_clients_give_nobody_a_mean() -> None:
             opened = server.link.open(header, message)
             server.link.take(opened)
             liar.stream(Kind.UPLOAD, n, header.chunk, opened.payload, round_at)
-    ((payload,),) = liar.ready(Kind.MEANS, round_at)
+    ((_, (payload,)),) = liar.ready(Kind.MEANS, round_at)
     for n in range(4):
         stage.hand(n, stage.broadcast(n, Kind.MEANS, [payload], tags.size))
     stage.check_refused()

@@ -455,10 +455,12 @@ def crashes(parties: Callable[[], Parties], stage: str, until: Kind | None = Non
     return ended
 
 
+@pytest.mark.slow
 def test_after_a_crash_at_any_message_of_a_setup_there_is_a_federation(ledger: Ledger) -> None:
     print(crashes(lambda: founded(0), "set-up", until=Kind.PART), ledger.counts)  # a union is part of "names" too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropouts", [0, 1])
 @pytest.mark.parametrize("stage", ["names", "round"])
 def test_after_a_crash_at_any_message_the_next_round_works(dropouts: int, stage: str, ledger: Ledger) -> None:
@@ -487,6 +489,7 @@ def lived(dropouts: int) -> tuple[Parties, dict[int, list[bytes]]]:
     return parties, {n: list(each) for n, each in saved.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropouts", [0, 1])
 @pytest.mark.parametrize("who", [0, 2, SERVER])
 def test_an_old_snapshot_is_refused_or_works_and_nothing_is_used_twice(dropouts: int, who: int, ledger: Ledger) -> None:
@@ -644,7 +647,6 @@ def saved_by(parties: Parties, n: int) -> bytes:
     return (parties.server if n == SERVER else parties.clients[n]).save()
 
 
-@settings(max_examples=100)
 @given(n=st.sampled_from([0, SERVER]), at=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_damaged_and_truncated_snapshots_are_refused(old: Parties, n: int, at: float, flip: int) -> None:
     data = saved_by(old, n)
@@ -691,7 +693,6 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return (*value[: path[0]], changed(value[path[0]], path[1:], new), *value[path[0] + 1 :])
 
 
-@settings(max_examples=150)
 @given(n=st.sampled_from([0, SERVER]), data=st.data())
 def test_a_snapshot_that_was_made_up_gives_one_error_or_a_party(old: Parties, n: int, data: st.DataObject) -> None:
     content = snapshot.loads(saved_by(old, n))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -35,6 +35,10 @@ AFTER = ("agree", "open")
 """Who vanishes here is in the sum."""
 STAGES = (*BEFORE, "upload", *AFTER)
 ALLOWED = [(N, D, T) for N in (3, 4, 5) for D in range(1, N - 1) for T in range(1, N - D)]
+
+
+def slow(case: tuple[int, int, int]) -> Any:
+    return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def tables_of(clients: int, seed: int = 1) -> Tables:
@@ -108,7 +112,7 @@ def subsets(N: int, T: int, stage: str, size: int) -> list[tuple[int, ...]]:
     return [tuple(sorted((start + i) % N for i in range(size))) for start in range(N)]
 
 
-@pytest.mark.parametrize(("N", "D", "T"), ALLOWED)
+@pytest.mark.parametrize(("N", "D", "T"), [case if case[0] < 5 else slow(case) for case in ALLOWED])
 def test_up_to_d_clients_may_vanish_in_any_stage(N: int, D: int, T: int) -> None:
     tables = tables_of(N)
     fed = federation(tables, D, T)
@@ -121,6 +125,7 @@ def test_up_to_d_clients_may_vanish_in_any_stage(N: int, D: int, T: int) -> None
     assert not fed.faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "D", "T"), ALLOWED)
 def test_more_than_d_cost_the_round_or_the_attempt_and_the_next_one_works_with_everybody(
     N: int, D: int, T: int
@@ -135,6 +140,7 @@ def test_more_than_d_cost_the_round_or_the_attempt_and_the_next_one_works_with_e
             run(fed, tables, {}, union=False)
 
 
+@pytest.mark.slow
 def test_of_seven_two_may_vanish() -> None:
     tables, rng = tables_of(7), np.random.default_rng(7)
     fed = federation(tables, 2, None)
@@ -180,7 +186,7 @@ def test_two_of_four_are_one_too_many_whenever_they_vanish(stages: tuple[str, st
     run(fed, moved(tables), {}, union=False)
 
 
-@settings(max_examples=40)
+@pytest.mark.slow
 @given(data=st.data())
 def test_whoever_vanishes_wherever_the_mean_is_over_u_or_the_round_is_lost(data: st.DataObject) -> None:
     N = data.draw(st.integers(3, 6))
@@ -217,7 +223,7 @@ def test_absent_clients_use_up_drop_outs(N: int, D: int, T: int) -> None:
 
 
 @pytest.mark.parametrize("stage", ["list", "confirm", "evaluate", "secret", "table", "batch"])
-@pytest.mark.parametrize(("N", "D", "T"), [(4, 1, 1), (5, 1, 2), (5, 2, 1), (5, 3, 1)])
+@pytest.mark.parametrize(("N", "D", "T"), [(4, 1, 1), *map(slow, [(5, 1, 2), (5, 2, 1), (5, 3, 1)])])
 def test_who_vanishes_while_names_are_asked_is_left_out_until_the_next_round(
     stage: str, N: int, D: int, T: int
 ) -> None:
@@ -324,6 +330,7 @@ def upload_chunks(fed: Any) -> int:
     return int(fed.form.layout(Kind.UPLOAD, fed.params, fed.server.at, 0).chunks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "D", "T"), [(3, 1, 1), (5, 2, 1)])
 def test_nothing_of_an_upload_that_breaks_off_is_in_the_sum(
     N: int, D: int, T: int, monkeypatch: pytest.MonkeyPatch

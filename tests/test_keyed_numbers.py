@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -61,6 +61,7 @@ def largest_noise(n: Numbers, W: int) -> int:
 # ------------------------------------------------------------------------------------------------------------ what fits
 
 
+@pytest.mark.slow
 def test_the_largest_mean_with_all_noise_stays_below_half_of_the_modulus_however_few_add_noise() -> None:
     for _, n, W in everything():
         for noisy in range(1, W + 1):
@@ -126,7 +127,6 @@ def test_a_mean_is_off_by_less_than_the_resolution_at_the_extremes_of_fill_and_n
             assert abs(off) < Fraction(params.resolution) * 2**n.f
 
 
-@settings(max_examples=200)
 @given(
     N=st.integers(2, 60),
     data=st.data(),
@@ -220,6 +220,7 @@ def images(n: Numbers, c: int, wide_number: int) -> float:
     return total
 
 
+@pytest.mark.slow
 def test_with_the_wide_number_every_harmonic_of_every_count_together_is_below_two_to_the_minus_sigma() -> None:
     for params, n, W in everything():
         if params.precision == 24:

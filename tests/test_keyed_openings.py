@@ -157,7 +157,7 @@ class Stage:
         index = next(i for i, row in enumerate(session.rows) if row.phase == phase)
         begin = Begin(index, tuple((n, link.incarnation(n)) for n in sorted(members)))
         anchor = self.parties.clients[to].part.anchor(phase, at)
-        label = link.label(Kind(Common.BEGIN), at.numbers | numbers, anchor)
+        label = link.label(Kind[Common.BEGIN], at.numbers | numbers, anchor)
         return self.hand(to, link.sealer(label, to).seal(0, begin.to_bytes()))
 
     def show(self, n: int, votes: Sequence[tuple[int, bytes]]) -> bool:

@@ -121,30 +121,32 @@ class Record:
 @contextmanager
 def recorded() -> Iterator[Record]:
     record = Record()
-    payload, ready, divide = KeyedClient.payload, KeyedServer.ready, means.divide
+    payloads, ready, divide = KeyedClient.payloads, KeyedServer.ready, means.divide
 
-    def client_says(self: KeyedClient, kind: Kind, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        for parts in payload(self, kind, receiver, at):
+    def client_says(
+        self: KeyedClient, kind: Kind, receivers: Sequence[int], at: Agreement
+    ) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        for receiver, parts in payloads(self, kind, receivers, at):
             if kind is Kind.UPLOAD:
                 assert self.round is not None
                 record.at, record.rounds[self.number] = at, self.round
                 record.uploads.setdefault(self.number, []).append(b"".join(parts))
             if kind is Kind.OPENING:
                 record.U, record.openings[self.number] = at.members, b"".join(parts)
-            yield parts
+            yield receiver, parts
 
-    def server_says(self: KeyedServer, kind: Kind, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        for parts in ready(self, kind, at):
+    def server_says(self: KeyedServer, kind: Kind, at: Agreement) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        for receiver, parts in ready(self, kind, at):
             if kind is Kind.MEANS:
                 record.broadcast.append(b"".join(parts))
-            yield parts
+            yield receiver, parts
 
     def divided(ring: Ring, total: Residues, e: Residues, columns: Residues) -> tuple[Residues, NDArray[np.bool_]]:
         record.sums.append((total.copy(), e.copy(), columns.copy()))
         return divide(ring, total, e, columns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeyedClient, "payload", client_says)
+        patch.setattr(KeyedClient, "payloads", client_says)
         patch.setattr(KeyedServer, "ready", server_says)
         patch.setattr(means, "divide", divided)
         yield record

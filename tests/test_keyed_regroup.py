@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from secea import Federation, FederationError, Params, ParamsError, ProtocolError
 from secea.arithmetic.ristretto import ORDER, multiply_base, read_scalar, scalar_rows
 from secea.engines.exchange import Exchange
-from secea.engines.federation import TwoClients, Uncovered
-from secea.errors import SERVER, CallError
+from secea.errors import SERVER, CallError, TwoClients, Uncovered
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
@@ -73,6 +72,7 @@ def federation(clients: int, sets: Sequence[Sequence[str]], form: Keyed | str = 
 # ----------------------------------------------------------------------------------------------- where the key is kept
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), clients=st.integers(2, 5), dropouts=st.integers(0, 1), seed=st.integers(0, 2**32))
 def test_the_key_is_kept_exactly_where_those_who_left_cannot_hold_it(
@@ -295,7 +295,7 @@ class Lineage:
         return self.forms.knows(self.k)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(data=st.data())
 def test_all_who_ever_left_and_as_many_present_as_may_conspire_know_nothing_of_the_key(data: st.DataObject) -> None:
     N = data.draw(st.integers(2, 6))
@@ -419,13 +419,13 @@ def follow(
 def corrupt(client: Client, lie: Payload) -> None:
     """A client says something else than it should."""
     part: Any = client.part
-    right = part.payload
+    right = part.payloads
 
-    def payload(kind: IntEnum, receiver: int, at: Any) -> Iterator[Sequence[Buffer]]:
-        for each in right(kind, receiver, at):
-            yield (lie(kind, receiver, b"".join(map(bytes, each))),)
+    def payloads(kind: IntEnum, receivers: Sequence[int], at: Any) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        for receiver, each in right(kind, receivers, at):
+            yield receiver, (lie(kind, receiver, b"".join(map(bytes, each))),)
 
-    part.payload = payload
+    part.payloads = payloads
 
 
 def deliver(p: Any, errors: dict[int, ProtocolError], deaf: Sequence[int] = ()) -> None:

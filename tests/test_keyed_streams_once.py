@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from secea.arithmetic import streams
+from secea.errors import SERVER
 from secea.forms.keyed import Keyed
 from secea.forms.keyed import form as form_module
 from secea.testing import Parties
@@ -43,7 +44,7 @@ def test_every_mask_of_an_upload_has_a_lane_of_its_own(dropouts: int, monkeypatc
         made.server.begin("upload", made.server.at.members)
         made.exchange.deliver()
         list(client.outbox())
-        assert made.session.form.layout(form_module.Kind.UPLOAD, made.session.params, client.at, 0).chunks > 2
+        assert made.session.form.layout(form_module.Kind.UPLOAD, made.session.params, client.at, 0, SERVER).chunks > 2
         assert seen
         assert set(seen.values()) == {1}
         lanes = {key: {lane for other, lane in seen if other == key} for key, _ in seen}

@@ -175,7 +175,7 @@ def test_a_hello_for_another_session_is_refused() -> None:
 def test_a_hello_in_anothers_name_is_refused() -> None:
     net = Net()
     hello = net.links[2].hello
-    message = hello_header(1, hello.incarnation).pack() + hello.to_bytes()
+    message = hello_header(Kind, 1, hello.incarnation).pack() + hello.to_bytes()
     not_greeted(net.links[0], message, FaultyPeerOrRelay, 1, SERVER, match="not signed")
 
 
@@ -207,7 +207,7 @@ def test_a_hello_has_one_length(cut: int, more: bytes) -> None:
 @pytest.mark.parametrize("field", ["receiver", "epoch", "weights", "round", "attempt", "sequence", "chunks", "salt"])
 def test_a_hello_has_one_header(field: str) -> None:
     net = Net()
-    header = hello_header(1, net.links[1].hello.incarnation)
+    header = hello_header(Kind, 1, net.links[1].hello.incarnation)
     value: Any = b"x" * 16 if field == "salt" else getattr(header, field) + 1
     message = replace(header, **{field: value}).pack() + net.links[1].hello.to_bytes()
     not_greeted(net.fresh(0), message, FaultyPeerOrRelay, 1, SERVER, match="another header")
@@ -223,7 +223,7 @@ def test_a_hello_that_came_before_is_stale() -> None:
 def test_a_hello_with_a_key_of_small_order_is_refused() -> None:
     net = Net()
     hello = Hello.make(net.identities[1], 1, SESSION, b"i" * 16, bytes(32), b"")
-    message = hello_header(1, hello.incarnation).pack() + hello.to_bytes()
+    message = hello_header(Kind, 1, hello.incarnation).pack() + hello.to_bytes()
     not_greeted(net.links[0], message, FaultyPeer, 1, match="small order")
 
 
@@ -445,7 +445,7 @@ def test_a_hello_signature_signs_nothing_else_and_nothing_else_signs_a_hello() -
     refused(net.links[0], label.pack() + b"word" + hello.signature, FaultyPeerOrRelay, 1, SERVER)
     signed = bytes(net.links[1].signer(label).seal(0, hello.session, hello.incarnation, hello.public))
     body = hello.session + hello.incarnation + hello.public + signed[-SIGNATURE_BYTES:]
-    not_greeted(net.fresh(0), hello_header(1, hello.incarnation).pack() + body, FaultyPeerOrRelay, 1, SERVER)
+    not_greeted(net.fresh(0), hello_header(Kind, 1, hello.incarnation).pack() + body, FaultyPeerOrRelay, 1, SERVER)
 
 
 def test_a_broadcast_whose_key_was_not_announced_is_refused() -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from secea import oracle
 from secea.errors import FederationError, ParamsError, TableError
-from secea.oracle import P61, SecretKey, Vector
+from secea.oracles import paillier as oracle
+from secea.oracles.paillier import P61, SecretKey, Vector
 from secea.params import Params
 
 LEGAL = [(N, T) for N in range(3, 8) for T in range(1, (N + 1) // 2)]

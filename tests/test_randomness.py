@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import M61, PRIMES30, PRIMES32, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, PRIMES30, Residues, Ring, insecure_ring
 from secea.wire.randomness import KeyStream
 
 MIDDLE = 3 * 2**30 + 1  # three quarters of all words are below this prime
-law = settings(deadline=None, max_examples=60)
+law = settings(deadline=None)
 keys = st.binary(min_size=32, max_size=32)
 # About every second word is rejected for primes just above a power of two.
-SINGLE = [Ring((p,)) for p in (2, 3, 5, 17, 257, 65537, 2**31 - 1, 2**31 + 11, MIDDLE, PRIMES30[0], PRIMES32[0], M61)]
-SEVERAL = [insecure_ring(2, 3, 17), Ring(PRIMES32[:3]), Ring(PRIMES30[:2]), insecure_ring(2**31 + 11, 5)]
+SINGLE = [Ring((p,)) for p in (2, 3, 5, 17, 257, 65537, 2**31 - 1, 2**31 + 11, MIDDLE, PRIMES30[0], 2**32 - 5, M61)]
+SEVERAL = [insecure_ring(2, 3, 17), Ring(PRIMES30[:3]), insecure_ring(2**31 + 11, 5)]
 cuts = st.lists(st.integers(0, 700), min_size=1, max_size=6).map(sorted)
 
 
@@ -149,7 +149,7 @@ def part(ring: Ring, x: Residues, count: int) -> NDArray[np.int64]:
     return (share * count).astype(np.int64)
 
 
-@pytest.mark.parametrize("p", [M61, PRIMES32[0], PRIMES32[-1], 2**31 - 1, 2**31 + 11, MIDDLE, 65537])
+@pytest.mark.parametrize("p", [M61, PRIMES30[0], 2**32 - 5, 2**31 - 1, 2**31 + 11, MIDDLE, 65537])
 def test_every_part_of_a_large_field_and_every_remainder_is_equally_likely(p: int) -> None:
     ring = Ring((p,))
     x = KeyStream(SEED).elements(ring, DRAWS)

@@ -1,7 +1,8 @@
-"""Both forms give the mean: the engine against the paper's oracle, and against each other."""
+"""The paper's form gives the means of its oracle to the bit, whoever is absent and whoever vanishes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,115 +13,77 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import secea
-from secea import Federation, Params, Table, oracle
-from secea.engines.port import Task
-from secea.session import QUERIES
-from secea.table import as_table
+from secea import Federation, Params, Table
+from secea.forms.paillier import Paillier
+from secea.forms.paillier.form import QUERIES
+from secea.oracles import paillier as oracle
 
-SMALL: dict[str, Any] = {"key_bits": 512, "insecure_small_keys": True}
-SLOW = settings(deadline=None, max_examples=5, suppress_health_check=[HealthCheck.too_slow], database=None)
+SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 FLOATS = st.one_of(st.floats(-64, 64, width=32), st.sampled_from([64.0, -64.0, 0.0, 2.0**-18, 63.999999]))
+NAMES: list[str | int] = ["a", "b", 1, "1", "é"]
+
+Rows = dict[str | int, list[float]]
+
+
+def numbers(means: Sequence[Mapping[Any, NDArray[Any]] | None]) -> list[Rows | None]:
+    return [None if mean is None else {name: row.tolist() for name, row in mean.items()} for mean in means]
 
 
 @st.composite
-def federations(draw: st.DrawFn, most: int = 12) -> tuple[list[dict[str | int, list[float]]], int]:
-    """Tables of 3 to `most` clients, odd and even, and a legal T: shared, disjoint, empty sets, one-owner entities."""
-    clients = draw(st.integers(3, most))
+def federations(draw: st.DrawFn) -> tuple[Params, list[Rows]]:
+    """3 to 6 clients, a legal T and D; sets that are shared, disjoint, empty, or have one owner."""
+    clients = draw(st.integers(3, 6))
     collusion = draw(st.integers(1, (clients + 1) // 2 - 1))
-    dim = draw(st.integers(1, 4))
-    names: list[str | int] = ["a", "b", 1, "1", "é"]
-    owned = st.lists(st.sampled_from(names), unique=True, max_size=2 if clients > 7 else 4)
+    most, dim = clients - 2 * collusion - 1, draw(st.integers(1, 4))
+    dropouts = most - draw(st.integers(0, most))
+    owned = st.lists(st.sampled_from(NAMES), unique=True, max_size=3)
     row = st.lists(FLOATS, min_size=dim, max_size=dim)
     tables = [{name: draw(row) for name in draw(owned)} for _ in range(clients)]
-    if not any(tables):
-        tables[0] = {"a": [1.0] * dim}
-    return tables, collusion
+    tables[0] = tables[0] or {"a": [1.0] * dim}
+    return Params(clients=clients, collusion=collusion, dropouts=dropouts, dim=dim, **SMALL), tables
 
 
-def true_means(tables: Sequence[Mapping[Any, Any] | None]) -> dict[Any, list[float]]:
-    return oracle.mean(tables)
-
-
-def params_of(tables: Sequence[Mapping[Any, Sequence[float]]], collusion: int) -> Params:
-    dim = next(len(row) for table in tables for row in table.values())
-    return Params(clients=len(tables), collusion=collusion, dim=dim, **SMALL)
-
-
-@SLOW
-@given(federations(most=6), st.sampled_from(QUERIES))
-def test_paillier_equals_the_oracle_to_the_bit(
-    federation: tuple[list[dict[str | int, list[float]]], int], queries: str
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow], database=None)
+@given(federations(), st.sampled_from(QUERIES), st.data())
+def test_means_equal_the_oracle_to_the_bit_whoever_is_absent_or_vanishes(
+    federation: tuple[Params, list[Rows]], queries: str, data: st.DataObject
 ) -> None:
-    tables, collusion = federation
-    expected = oracle.aggregate(tables, params_of(tables, collusion))
-    means = secea.aggregate(tables, collusion=collusion, form="paillier", queries=queries, **SMALL)
-    assert [{name: row.tolist() for name, row in mean.items()} for mean in means] == expected
+    params, tables = federation
+    everyone, fewest = range(params.clients), Paillier().fewest(params)
+    away = data.draw(st.permutations(everyone)) if params.dropouts else []
+    absent = away[: data.draw(st.integers(0, min(len(away), params.clients - fewest)))]
+    left = away[len(absent) :]
+    before = left[: data.draw(st.integers(0, min(len(left), params.clients - len(absent) - fewest)))]
+    left = left[len(before) :]
+    after = left[: data.draw(st.integers(0, max(0, len(left) - params.quorum)))]
 
-
-EVERY_SHAPE = [*((n, t) for n in range(3, 10) for t in range(1, (n + 1) // 2)), (12, 5)]
-
-
-@pytest.mark.parametrize(("clients", "collusion"), EVERY_SHAPE)
-def test_every_number_of_clients_and_every_legal_collusion_equal_the_oracle(clients: int, collusion: int) -> None:
-    rng = np.random.Generator(np.random.PCG64([clients, collusion]))
-    shared: list[dict[str | int, list[float]]] = [{"all": rng.uniform(-64, 64, 3).tolist()} for _ in range(clients)]
-    shared[0] = {"one owner": [64.0, -64.0, 0.0]}
-    shared[1] = {}
-    params = Params(clients=clients, collusion=collusion, dim=3, key_bits=256, insecure_small_keys=True)
-    expected = oracle.aggregate(shared, params)
-    exact = secea.aggregate(shared, collusion=collusion, form="paillier", queries="full", **SMALL)
-    assert [{name: row.tolist() for name, row in mean.items()} for mean in exact] == expected
-    close = secea.aggregate(shared, collusion=collusion, form="reciprocal")
-    for mean, wanted in zip(close, expected, strict=True):
-        assert wanted is not None
-        assert all(np.abs(row - wanted[name]).max() < params.resolution for name, row in mean.items())
-
-
-@settings(SLOW, max_examples=10)
-@given(federations(), st.sampled_from(QUERIES))
-def test_reciprocals_give_the_mean_within_the_resolution(
-    federation: tuple[list[dict[str | int, list[float]]], int], queries: str
-) -> None:
-    tables, collusion = federation
-    params, expected = params_of(tables, collusion), true_means(tables)
-    means = secea.aggregate(tables, collusion=collusion, form="reciprocal", queries=queries)
-    for table, mean in zip(tables, means, strict=True):
-        assert list(mean) == list(table)
-        for name, row in mean.items():
-            assert np.abs(row - expected[name]).max() < params.resolution
-
-
-@pytest.mark.parametrize("form", ["paillier", "reciprocal"])
-@pytest.mark.parametrize("queries", QUERIES)
-@pytest.mark.parametrize(("clients", "collusion"), [(3, 1), (4, 1), (5, 2), (7, 2), (8, 3), (11, 5)])
-def test_every_shape_of_federation_gives_its_own_clients_the_means_of_their_own_entities(
-    form: str, queries: str, clients: int, collusion: int
-) -> None:
-    rng = np.random.Generator(np.random.PCG64([clients, collusion]))
-    dim = 5
-    tables = [{int(e): rng.uniform(-64, 64, dim) for e in rng.choice(12, 4, replace=False)} for _ in range(clients)]
-    tables[1] = {}
-    fed = Federation(Params(clients=clients, collusion=collusion, dim=dim, **SMALL), form, queries)
+    fed = Federation(params, "paillier", queries)
     fed.setup([table.keys() for table in tables])
-    for _ in range(2):
-        fed.prepare()
-        means = fed.round(tables)
-        expected = true_means([{name: row.tolist() for name, row in table.items()} for table in tables])
-        for table, mean in zip(tables, means, strict=True):
-            assert mean.keys() == table.keys()
-            for name, row in mean.items():
-                assert np.abs(row - expected[name]).max() < fed.params.resolution
-        tables = [{name: rng.uniform(-64, 64, dim) for name in table} for table in tables]
+    given_tables = [None if n in absent else table for n, table in enumerate(tables)]
+    means = fed.round(given_tables, vanish=dict.fromkeys(before, "share") | dict.fromkeys(after, "answer"))
+
+    counted = [None if n in (*absent, *before) else table for n, table in enumerate(tables)]
+    answering = [n for n in everyone if n not in (*absent, *before, *after)]
+    expected = oracle.aggregate(counted, params, answering=answering)
+    assert numbers(means) == [expected[n] if n in answering else None for n in everyone]
 
 
-@pytest.mark.parametrize("form", ["paillier", "reciprocal"])
+@pytest.mark.parametrize(("clients", "collusion"), [(4, 1), (5, 2), (7, 1), (7, 3), (8, 2), (9, 4), (12, 5)])
+def test_every_shape_of_federation_equals_the_oracle(clients: int, collusion: int) -> None:
+    rng = np.random.Generator(np.random.PCG64([clients, collusion]))
+    tables: list[Rows] = [{} for _ in range(clients)]
+    tables[0] = {"one owner": [64.0, -64.0], "some": rng.uniform(-64, 64, 2).tolist()}
+    tables[-1] = {"some": rng.uniform(-64, 64, 2).tolist()}
+    expected = oracle.aggregate(tables, Params(clients=clients, collusion=collusion, dim=2, **SMALL))
+    assert numbers(secea.aggregate(tables, collusion=collusion, form="paillier", **SMALL)) == expected
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_results_keep_the_type_and_the_dtype_of_what_was_given(form: str, dtype: type) -> None:
-    rng = np.random.Generator(np.random.PCG64(5))
-    matrix: NDArray[Any] = rng.normal(size=(3, 4)).astype(dtype)
-    as_table = Table(["a", "b", "c"], matrix)
-    as_mapping = {"b": matrix[0], "c": matrix[1]}
-    means = secea.aggregate([as_table, as_mapping, {}], form=form, **SMALL)
+def test_results_keep_the_type_and_the_dtype_of_what_was_given(dtype: type) -> None:
+    matrix: NDArray[Any] = np.random.Generator(np.random.PCG64(5)).normal(size=(3, 4)).astype(dtype)
+    means = secea.aggregate(
+        [Table(["a", "b", "c"], matrix), {"b": matrix[0], "c": matrix[1]}, {}], form="paillier", **SMALL
+    )
     assert isinstance(means[0], Table)
     assert means[0].names == ("a", "b", "c")
     assert means[0].matrix.dtype == dtype
@@ -130,64 +93,53 @@ def test_results_keep_the_type_and_the_dtype_of_what_was_given(form: str, dtype:
     assert np.abs(means[0].matrix[1] - (matrix[1] + matrix[0]) / 2).max() < 1e-5
 
 
-def test_the_example_of_the_documentation() -> None:
-    rng = np.random.Generator(np.random.PCG64(7))
-    h = rng.normal(size=(6, 64))
+@pytest.mark.slow
+def test_keys_of_full_length_give_the_same_means() -> None:
+    h = np.random.Generator(np.random.PCG64(7)).normal(size=(6, 64))
     tables = [
         {"aspirin": h[0], "ibuprofen": h[1]},
         {"aspirin": h[2], "codeine": h[3]},
         {"codeine": h[4], "warfarin": h[5]},
     ]
-    for form, queries in (("paillier", "full"), ("reciprocal", "buckets")):
-        means = secea.aggregate(tables, collusion=1, form=form, queries=queries, key_bits=2048)
-        assert [sorted(mean) for mean in means] == [sorted(table) for table in tables]
-        assert np.abs(means[0]["aspirin"] - (h[0] + h[2]) / 2).max() < 4e-6
-        assert np.abs(means[0]["ibuprofen"] - h[1]).max() < 4e-6
-        assert np.abs(means[1]["codeine"] - (h[3] + h[4]) / 2).max() < 4e-6
-        assert np.array_equal(means[1]["codeine"], means[2]["codeine"]) == (form == "paillier")
-        assert np.abs(means[2]["warfarin"] - h[5]).max() < 4e-6
+    means = secea.aggregate(tables, form="paillier", queries="full", key_bits=2048)
+    assert [list(mean) for mean in means] == [list(table) for table in tables]
+    assert np.abs(means[0]["aspirin"] - (h[0] + h[2]) / 2).max() < 4e-6
+    assert np.abs(means[0]["ibuprofen"] - h[1]).max() < 4e-6
+    assert np.abs(means[1]["codeine"] - (h[3] + h[4]) / 2).max() < 4e-6
+    assert np.array_equal(means[1]["codeine"], means[2]["codeine"])
+
+
+TABLES: list[Rows] = [{"a": [1.5, 2.5]}, {"a": [0.5, -2.5], "b": [3.0, 1.0]}, {"b": [1.0, 2.0]}]
 
 
 def test_preparation_changes_no_result_and_no_byte_count() -> None:
-    tables = [{"a": [1.5, 2.5]}, {"a": [0.5, -2.5], "b": [3.0, 1.0]}, {"b": [1.0, 2.0]}]
     results, sizes = [], []
     for prepared in (False, True):
-        fed = Federation(Params(clients=3, dim=2, **SMALL), form="paillier")
-        fed.setup([table.keys() for table in tables])
+        fed = Federation(Params(clients=3, dim=2, **SMALL), "paillier")
+        fed.setup([table.keys() for table in TABLES])
         if prepared:
             fed.prepare()
             assert fed.timing.keys() == {0, 1, 2, "server"}
-            assert all(costs["offline"].stored > 0 and not costs["offline"].sent for costs in fed.timing.values())
-            fed.restart()  # what was prepared is made again, from the saved seed
-            fed.prepare()
-        results.append([{name: row.tolist() for name, row in mean.items()} for mean in fed.round(tables)])
+            assert not any(costs["offline"].sent for costs in fed.timing.values())
+        results.append(numbers(fed.round(TABLES)))
         sizes.append(sorted((hop.kind, hop.size) for hop in fed.traffic))
     assert results[0] == results[1]
     assert sizes[0] == sizes[1]
 
 
-def test_a_prepared_client_sends_the_same_bytes_after_a_crash() -> None:
-    tables = [{"a": [1.5]}, {"a": [0.5], "b": [3.0]}, {"b": [1.0]}]
-    fed = Federation(Params(clients=3, dim=1, **SMALL), form="paillier")
-    fed.setup([table.keys() for table in tables])
-    fed.prepare()
-    fed._driver.port.tables = {n: as_table(table) for n, table in enumerate(tables)}
-    fed.server.begin_round()
-    fed._driver._stage(Task.ROUND)
-    saved = fed.clients[0].save()
-    before = [bytes(message) for message in fed.clients[0].outbox()]
-    restored = secea.Client.restore(fed.session, fed._identities[0], saved)
-    assert [bytes(message) for message in restored.outbox()] == before
+def test_what_was_prepared_is_never_saved_so_that_no_later_life_uses_it_again() -> None:
+    drawn: list[bytes] = []
 
+    def entropy(count: int) -> bytes:
+        drawn.append(os.urandom(count))
+        return drawn[-1]
 
-def test_prepared_randomness_is_used_once_also_by_a_client_that_is_restored_from_an_old_snapshot() -> None:
-    tables = [{"a": [1.5]}, {"a": [0.5], "b": [3.0]}, {"b": [1.0]}]
-    fed = Federation(Params(clients=3, dim=1, **SMALL), form="paillier")
-    fed.setup([table.keys() for table in tables])
+    fed = Federation(Params(clients=3, dim=2, **SMALL), "paillier", entropy=entropy)
+    fed.setup([table.keys() for table in TABLES])
+    drawn.clear()
     fed.prepare()
-    prepared, old = fed.clients[0].next_seed, fed.clients[0].save()
-    assert prepared not in old
-    fed.round(tables)
-    assert fed.clients[0].next_seed == b""
-    fed.round(tables)
-    assert secea.Client.restore(fed.session, fed._identities[0], old).next_seed == b""
+    assert [len(seed) for seed in drawn] == [32] * 4  # each client's, and the server's
+    saved = b"".join(party.save() for party in (*fed.clients.values(), fed.server))
+    assert not any(seed in saved for seed in drawn)
+    fed.restart()
+    assert numbers(fed.round(TABLES)) == oracle.aggregate(TABLES, fed.params)

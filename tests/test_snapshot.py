@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from secea.errors import SecEAError, SnapshotError
 from secea.wire.snapshot import dumps, loads
 
-law = settings(deadline=None, max_examples=100)
+law = settings(deadline=None)
 
 DTYPES: list[Any] = [np.uint8, np.uint32, np.uint64, np.int64, np.float32, np.float64, np.bool_, ">u4"]
 numbers = st.none() | st.booleans() | st.integers() | st.floats()

@@ -15,8 +15,9 @@ from secea.engines import store as store_module
 from secea.engines.files import read_identity, read_public, read_session, write_identity, write_session
 from secea.engines.store import Store
 from secea.errors import ParamsError, SnapshotError
+from secea.forms import NAMES, form_of
 from secea.params import Params
-from secea.session import FORMS, Session
+from secea.party.session import Session
 from secea.wire.keys import Identity, Roster
 
 ME = Identity(bytes(range(32)))
@@ -176,7 +177,13 @@ def test_a_full_disk_leaves_the_old_state_and_says_so(tmp_path: Path, monkeypatc
 def test_nothing_is_left_when_it_is_over(tmp_path: Path) -> None:
     store = Store(tmp_path / "state", ME, b"session")
     store.save("client", b"old")
+    (written,) = (tmp_path / "state").iterdir()
+    written.with_name(f"{written.name}.7.new").write_bytes(b"half of")  # by a process that was killed
+    other = Store(tmp_path / "state", ME, b"another session")
+    other.save("client", b"its own")
     store.remove()
+    assert [path.suffix for path in (tmp_path / "state").iterdir()] == [".state"]
+    other.remove()
     assert not (tmp_path / "state").exists()
 
 
@@ -189,13 +196,13 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- keys and agreements
 
 
-def agreement(tmp_path: Path, form: str = "reciprocal") -> Session:
+def agreement(tmp_path: Path, form: str = "paillier") -> Session:
     keys = []
     for name in ("server", "north", "south", "west"):
         write_identity(Identity.generate(), tmp_path / f"{name}.key")
         keys.append(read_public(tmp_path / f"{name}.key.pub"))
     roster = Roster(tuple(keys[1:]), keys[0], ("north", "south", "west"))
-    return Session(Params(3, dim=4, max_entities=5, max_union=9), roster, form)
+    return Session(Params(3, dim=4, max_entities=5, max_union=9), roster, form_of(form))
 
 
 def test_keys_are_read_as_they_were_written_and_private_ones_are_for_their_owner(tmp_path: Path) -> None:
@@ -234,14 +241,26 @@ def test_an_agreement_is_read_as_it_was_written_and_a_changed_one_is_refused(tmp
         read_session(path)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_an_agreement_that_calls_the_form_a_retrieval_is_still_read(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("form", NAMES)
+def test_the_file_of_an_earlier_version_is_still_read(tmp_path: Path, form: str) -> None:
+    """It called the form a retrieval, and had the option of the paper's beside it."""
     session, path = agreement(tmp_path, form), tmp_path / "federation.json"
     write_session(session, path)
-    new = path.read_text()
-    assert json.loads(new)["form"] == session.form.name == form
-    path.write_text(new.replace('"form":', '"retrieval":'))
+    new = json.loads(path.read_text())
+    assert new["form"] == session.form.name == form
+    old = {name: value for name, value in new.items() if name != "form"} | {"retrieval": form}
+    if "queries" in new["options"]:
+        old["queries"] = old.pop("options")["queries"]
+    path.write_text(json.dumps(old))
     assert read_session(path).hash == session.hash
-    path.write_text(new.replace('"form":', '"shape":'))
+    path.write_text(json.dumps({name: value for name, value in new.items() if name != "form"}))
     with pytest.raises(ParamsError, match=r"is no federation file: 'form'"):
+        read_session(path)
+
+
+def test_a_form_that_is_gone_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "federation.json"
+    write_session(agreement(tmp_path), path)
+    path.write_text(path.read_text().replace('"form": "paillier"', '"form": "reciprocal"'))
+    with pytest.raises(ParamsError, match="the form 'reciprocal', which this version does not have"):
         read_session(path)

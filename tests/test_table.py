@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from secea.errors import SecEAError, TableError, TableTypeError
 from secea.table import Name, Table, as_table, canonical_name, canonical_names, like, name_bytes
 
-law = settings(deadline=None, max_examples=100)
+law = settings(deadline=None)
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 digits = st.integers(-20, 20).map(str)
 names = st.integers() | text | digits | st.integers(-20, 20)
@@ -150,6 +150,16 @@ def test_a_client_may_have_no_entities(source: Any) -> None:
     table = as_table(source, dim=5)
     assert (len(table), table.dim) == (0, 5)
     assert like(source, table, table.matrix).keys() == source.keys()
+
+
+@each_dtype
+def test_numbers_that_lie_askew_in_memory_are_copied_and_others_are_not(dtype: Any) -> None:
+    plain = np.ones((2, 3), dtype)
+    askew = np.frombuffer(memoryview(b"x" + plain.tobytes())[1:], dtype).reshape(2, 3)
+    assert not askew.flags.aligned
+    assert Table(["a", "b"], askew).matrix.flags.aligned
+    assert np.array_equal(Table(["a", "b"], askew).matrix, plain)
+    assert Table(["a", "b"], plain).matrix is plain
 
 
 def test_integers_become_float64_and_mixed_rows_their_common_type() -> None:

@@ -115,7 +115,7 @@ def link_of(parties: Parties, n: int) -> Any:
 def opened(parties: Parties, hops: Sequence[Hop], hop: Hop) -> bytes:
     """The payload of a message, with the keys of whoever may read it."""
     header = hop.header
-    if header.kind == Common.HELLO:
+    if header.kind.name == Common.HELLO:
         return hop.message[64:]
     if header.receiver == ALL and header.sender != SERVER:
         return hop.message[64:-64]
@@ -128,7 +128,7 @@ def opened(parties: Parties, hops: Sequence[Hop], hop: Hop) -> bytes:
 def broadcast_key(parties: Parties, hops: Sequence[Hop], hop: Hop) -> bytes:
     """The key that came before a broadcast to the same client."""
     before = [each for each in hops[: index_of(hops, hop)] if each.receiver == hop.receiver]
-    return opened(parties, hops, next(each for each in reversed(before) if each.header.kind == Common.KEY))[:32]
+    return opened(parties, hops, next(each for each in reversed(before) if each.header.kind.name == Common.KEY))[:32]
 
 
 def index_of(hops: Sequence[Hop], hop: Hop) -> int:

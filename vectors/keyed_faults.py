@@ -472,7 +472,8 @@ def begins() -> Iterator[Case]:
     yield case("begin with members out of order", forged(second, announced("upload", members[::-1])), PEER, server,
                "in order")  # fmt: skip
     yield case("begin cut short", forged(second, said[:-1]), PEER, server, "cannot be read")
-    yield case("begin of a phase that is not there", forged(second, b"\xff" + said[1:]), PEER, server, "cannot be read")
+    yield case("begin of a phase that is not there", forged(second, b"\xff" + said[1:]), PEER, server,
+               "that there is not")  # fmt: skip
     yield case("begin of a phase that is not announced", forged(second, announced("deal"), epoch=9), PEER, server,
                "is not announced")  # fmt: skip
     yield case("begin for another union", forged(second, context=OTHER), PEER, server, "another union than ours")

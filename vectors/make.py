@@ -10,42 +10,40 @@ import hashlib
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from difflib import unified_diff
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 
+import keyed
+import keyed_faults
+import recorded
+from negative import CASES, SENDER, THIRD
+from secea.arithmetic import fixedpoint
+from secea.arithmetic.field import RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.lagrange import Code
+from secea.arithmetic.paillier import Packing, PrivateKey
+from secea.errors import SERVER
+from secea.forms.paillier import Paillier
+from secea.forms.paillier.buckets import Buckets, Full, bucket_count, place
+from secea.forms.paillier.form import SHARE, Kind
+from secea.forms.paillier.sharing import Dealer, seeded_clients
+from secea.params import Params
+from secea.party.phases import Begin
+from secea.party.session import Session
+from secea.steps import union
+from secea.table import Name, name_bytes
+from secea.wire.keys import Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret
+from secea.wire.messages import ALL, NO_CONTEXT, Header
+from secea.wire.randomness import KeyStream
+
 HERE: Final = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))  # the federation that is recorded is that of the tests
-
-import keyed  # noqa: E402
-import keyed_faults  # noqa: E402
-from federation import PLACES, SETS, Hop, Parties  # noqa: E402
-from negative import CASES, SENDER, THIRD  # noqa: E402
-from secea.arithmetic import fixedpoint, grid  # noqa: E402
-from secea.arithmetic.field import PRIMES32, RING61, Residues, Ring, insecure_ring  # noqa: E402
-from secea.arithmetic.lagrange import Code  # noqa: E402
-from secea.arithmetic.paillier import Packing, PrivateKey  # noqa: E402
-from secea.buckets import Buckets, Full, bucket_count, place  # noqa: E402
-from secea.errors import SERVER  # noqa: E402
-from secea.params import Params  # noqa: E402
-from secea.retrieval.reciprocal import open_masked, opened_masked, reciprocals, reshare_factors  # noqa: E402
-from secea.session import Session  # noqa: E402
-from secea.sharing import Dealer, seeded_clients  # noqa: E402
-from secea.steps import union  # noqa: E402
-from secea.table import Name, name_bytes  # noqa: E402
-from secea.wire.keys import Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret  # noqa: E402
-from secea.wire.messages import ALL, NO_CONTEXT, Announcement, Header, Kind, Step  # noqa: E402
-from secea.wire.randomness import KeyStream  # noqa: E402
-
 Json: TypeAlias = dict[str, Any]
-RING32: Final = Ring(PRIMES32[:3])
 
 
 def bytes_of(what: str, count: int) -> bytes:
@@ -71,25 +69,23 @@ FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 64.0, -64.0, 0.1, -1 / 3, 2.5 * 2**-18, 3
 
 
 def encodings() -> Json:
-    """Headers, announcements, digests, names, field elements, both fixed points."""
+    """Headers, announcements, digests, names, field elements, the fixed point."""
     announcements = [
-        Announcement(Step.GREETING, tuple((n, bytes_of(f"salt {n}", 16)) for n in (0, 1, 4))),
-        Announcement(Step.RESHARE, ((0, NO_CONTEXT), (1, NO_CONTEXT), (258, NO_CONTEXT))),
+        Begin(0, tuple((n, bytes_of(f"salt {n}", 16)) for n in (0, 1, 4))),
+        Begin(SHARE, ((0, NO_CONTEXT), (1, NO_CONTEXT), (258, NO_CONTEXT))),
     ]
     names: list[Name] = ["a", "\u00e9", "e\u0301", "1", 1, 0, -1, 2**64, "\U0001f600"]
     parts: list[list[bytes]] = [[], [b""], [b"", b""], [b"ab"], [b"a", b"b"], [bytes(300), b"end"]]
-    params = Params(3, dim=len(FLOATS))
     return {
         "header": [asdict(h) | {"bytes": h.pack(), "label": h.label()} for h in HEADERS],
         "announcement": [
-            {"step": a.step, "members": [{"client": n, "salt": s} for n, s in a.members], "bytes": a.to_bytes()}
+            {"step": a.phase, "members": [{"client": n, "salt": s} for n, s in a.members], "bytes": a.to_bytes()}
             for a in announcements
         ],
         "digest": [{"parts": p, "digest": digest(*p)} for p in parts],
         "name": [{"name": name, "bytes": name_bytes(name)} for name in names],
-        "elements": [elements_of(RING61), elements_of(RING32)],
+        "elements": [elements_of(RING61), elements_of(keyed.RING30)],
         "fixed_point": [fixed_points(Params(3, dim=1)), fixed_points(Params(3, dim=1, max_abs=100.0, precision=20))],
-        "filled_fixed_point": [filled(params, np.float64), filled(params, np.float32)],
     }
 
 
@@ -109,18 +105,6 @@ def fixed_points(params: Params) -> Json:
     }  # fmt: skip
 
 
-def filled(params: Params, dtype: Any) -> Json:
-    """Section 7b: the bits below the input's own grid are a keyed function of entity, coordinate and value."""
-    names: list[Name] = ["a", 1]
-    key, f = bytes_of("fill", 32), 61
-    values = np.array([FLOATS, [x / 3 for x in FLOATS]], dtype)
-    encoded = grid.encode(RING32, values, grid.entities(names, key), key, f, params)
-    return {
-        "dtype": values.dtype.name, "key": key, "names": names, "f": f, "floats": values.astype(float).tolist(),
-        "primes": RING32.primes, "residues": integers(encoded),
-    }  # fmt: skip
-
-
 # --------------------------------------------------------------------------------------------------------------- keys
 
 
@@ -130,7 +114,7 @@ def keys() -> Json:
     identities = {n: Identity(bytes_of(f"identity {n}", 32)) for n in (*numbers, 2)}
     roster = Roster(tuple(identities[n].public for n in range(3)), identities[SERVER].public, ("a", "b", "c"))
     params = Params(3, dim=4, max_entities=5, max_union=9)
-    session = Session(params, roster)
+    session = Session(params, roster, Paillier())
     secrets = {n: SessionKey(bytes_of(f"x25519 {n}", 32)) for n in numbers}
     hellos = {
         n: Hello.make(identities[n], n, session.hash, bytes_of(f"incarnation {n}", 16), secrets[n].public, b"")
@@ -143,7 +127,7 @@ def keys() -> Json:
             "canonical": roster.canonical(), "fingerprint": roster.fingerprint,
         },
         "session": {
-            "params": session.params.canonical(), "retrieval": session.form.name, "queries": session.queries,
+            "params": session.params.canonical(), "retrieval": session.form.name, "queries": "buckets",
             "hash": session.hash,
         },
         "party": [
@@ -181,7 +165,6 @@ def channel(me: int, peer: int, secrets: dict[int, SessionKey], hellos: dict[int
         "me": me, "peer": peer, "pair_key": ours._pair_key, "context": context,
         "confirmation": ours.confirmation(context, me),
         "mask": ours.stream("mask", context).bytes(32),
-        "pad": ours.stream("pad", context, b"from %d to %d" % (me, peer)).bytes(32),
         "payloads": payload, "messages": [bytes(sealer.seal(i, chunk)) for i, chunk in enumerate(payload)],
     }  # fmt: skip
 
@@ -190,7 +173,7 @@ def channel(me: int, peer: int, secrets: dict[int, SessionKey], hellos: dict[int
 
 
 def pads() -> Json:
-    """Field elements out of key streams, by rejection: the masks of a union, the pads of 7b, and draws without 0."""
+    """Field elements out of key streams, by rejection: the masks of a union, and draws without 0."""
 
     def drawn(name: str, ring: Ring, lane: int, *shape: int, nonzero: bool = False) -> Json:
         key = bytes_of(f"pad {name}", 32)
@@ -204,8 +187,7 @@ def pads() -> Json:
     return {
         "stream": [
             drawn("a mask of the union", RING61, 0, 3, 3),
-            drawn("a pad of 7b", RING32, 0, 4, 2),
-            drawn("the same, another chunk", RING32, 1, 4, 2),
+            drawn("the same, another chunk", RING61, 1, 3, 3),
             drawn("a field in which half of the words are dropped", insecure_ring(2**31 + 11), 0, 12),
             drawn("two small fields, without 0", insecure_ring(5, 7), 0, 12, nonzero=True),
         ]
@@ -216,26 +198,25 @@ def pads() -> Json:
 
 
 def shares() -> Json:
-    """The Lagrange code: noise at the last betas, shares as seeds, products, and the weights of 7b."""
+    """The Lagrange code: noise at the last betas, shares as seeds, products."""
     files = [
-        shared(Params(3, dim=2, collusion=1), RING61),
-        shared(Params(5, dim=4, collusion=1), RING32),
-        shared(Params(7, dim=3, collusion=2, dropouts=1), RING61),
+        shared(Params(3, dim=2, collusion=1)),
+        shared(Params(5, dim=4, collusion=1)),
+        shared(Params(7, dim=3, collusion=2, dropouts=1)),
     ]
     seeded = [
         {
             "clients": N, "collusion": T, "sender": sender, "kind": kind, "epoch": 1, "weights": 2, "round": turn,
-            "seeded": seeded_clients(
-                Params(N, dim=1, collusion=T), sender, Header(kind, sender, 0, 1, 2, turn, 0, 0, 1, b"", b"")
-            ),
+            "seeded": seeded_clients(Params(N, dim=1, collusion=T), sender, kind + 1 + 2 + turn),
         }
         for N, T, sender, kind, turn in ((5, 1, 0, Kind.SHARE, 1), (5, 2, 3, Kind.SHARE, 2), (7, 3, 6, Kind.QUERY, 0))
     ]  # fmt: skip
-    return {"code": files, "seeded_clients": seeded, "weights": weights()}
+    return {"code": files, "seeded_clients": seeded}
 
 
-def shared(params: Params, ring: Ring) -> Json:
+def shared(params: Params) -> Json:
     """Some data in shares, in both ways."""
+    ring = RING61
     code, everyone = Code(params, ring), range(params.N)
     name = f"share {params.N} {params.T}"
     data = KeyStream(bytes_of(name, 32)).elements(ring, params.K, 2)
@@ -255,30 +236,6 @@ def shared(params: Params, ring: Ring) -> Json:
     }  # fmt: skip
 
 
-def weights() -> Json:
-    """Section 7b: opening of rho * count, its reciprocal, and the re-sharing of a product."""
-    params, ring = Params(5, dim=1, collusion=1), RING32
-    code, everyone = Code(params, ring), range(5)
-    rho = KeyStream(bytes_of("rho", 32)).nonzero(ring, 4)
-    counts = np.broadcast_to(ring.constant([1, 2, 3, 5])[:, None], (ring.size, params.K, 4))
-    noise = KeyStream(bytes_of("count noise", 32)).elements(ring, params.T, 4)
-    count_shares = code.encode(np.ascontiguousarray(counts), noise, everyone)
-    zeta = bytes_of("zeta", 32)
-    opened = np.stack(
-        [open_masked(code, np.ascontiguousarray(count_shares[:, v]), rho, KeyStream(zeta), v) for v in everyone], axis=1
-    )
-    o, _ = opened_masked(code, {v: np.ascontiguousarray(opened[:, v]) for v in everyone})
-    product = KeyStream(bytes_of("product", 32)).elements(ring, 3)
-    along = reshare_factors(code, list(everyone)[: params.need], 2)
-    return {
-        "clients": 5, "primes": ring.primes, "C": params.C, "rho": integers(rho), "zeta": zeta,
-        "counts": [1, 2, 3, 5], "count_shares": integers(count_shares), "openings": integers(opened),
-        "t": integers(reciprocals(ring, o, params.C)),
-        "resharer": 2, "product": integers(product),
-        "to_reshare": integers(ring.combine(along[:, :, None], product[:, None])),
-    }  # fmt: skip
-
-
 # ------------------------------------------------------------------------------------------------------------- unions
 
 
@@ -288,7 +245,7 @@ def unions() -> Json:
     geometry = union.Geometry.of(max_union, attempt, seed)
     streams = {(a, b): bytes_of(f"mask {a} {b}", 32) for a in range(3) for b in range(a + 1, 3)}
     clients, total = [], RING61.zeros(geometry.cells, union.COLUMNS)
-    for n, names in enumerate(SETS):
+    for n, names in enumerate(recorded.SETS):
         tags, weight_key = union.tags_of(names, key), bytes_of(f"weights {n}", 32)
         table = union.fill(tags, geometry, KeyStream(weight_key))
         filled_cells = nonzero_cells(table)
@@ -389,75 +346,55 @@ def reader(data: bytes) -> Callable[[int], bytes]:
 # -------------------------------------------------------------------------------------------------------- transcripts
 
 
-def federation(form: str) -> Parties:
-    """The federation that is recorded: `tests/federation.py` says how its randomness follows from its seed."""
-    with redirect_stdout(StringIO()):
-        return Parties(SETS, seed="vectors", form=form)
-
-
-def recorded(form: str) -> tuple[Parties, list[tuple[str, Hop]]]:
-    """All messages of a set-up and a round, in order, with their places."""
-    parties, hops = federation(form), list[tuple[str, Hop]]()
-
-    def watch(hop: Hop) -> Iterable[Hop]:
-        hops.append((parties.place(hop), hop))
-        return [hop]
-
-    parties.setup(watch)
-    parties.round(parties.tables(), watch)
-    return parties, hops
-
-
-def transcript(form: str) -> Json:
+def transcript() -> Json:
     """A small federation: set-up and one round."""
-    parties, hops = recorded(form)
-    assert {place for place, _ in hops} == set(PLACES[form])
+    parties, hops = recorded.recorded()
+    places = [recorded.place(parties, hop) for hop in hops]
+    assert set(places) == set(recorded.PLACES)
+    session = parties.session
     return {
-        "retrieval": form, "queries": parties.session.queries, "params": parties.params.canonical(),
-        "session_hash": parties.session.hash, "fingerprint": parties.session.roster.fingerprint,
+        "retrieval": session.form.name, "queries": "buckets", "params": session.params.canonical(),
+        "session_hash": session.hash, "fingerprint": session.roster.fingerprint,
         "table": [
             {"client": n, "name": name, "embedding": row.tolist()}
-            for n, table in enumerate(parties.tables()) for name, row in table.items()
+            for n, table in enumerate(recorded.tables()) for name, row in table.items()
         ],
         "message": [
-            {"place": place, "carrier": hop.carrier, "taken_by": hop.receiver, **asdict(hop.header),
+            {"place": place, "carrier": hop.sender, "taken_by": hop.receiver, **asdict(hop.header),
              "size": len(hop.message), "sha256": hashlib.sha256(hop.message).digest()}
-            for place, hop in hops
+            for place, hop in zip(places, hops, strict=True)
         ],
-        "tags": integers(parties.server.tags),
+        "tags": integers(recorded.server_part(parties).tags),
         "mean": [
             {"client": n, "name": name, "mean": row.tolist()}
-            for n, client in parties.clients.items() if client.means is not None
-            for name, row in zip(client.names, client.means, strict=True)
+            for n in sorted(parties.clients) for name, row in recorded.means(parties, n)
         ],
     }  # fmt: skip
 
 
 def negative() -> Json:
-    """One fault each: which message of a transcript is changed, how, and who refuses it with which blame."""
-    cases = []
-    for form in ("reciprocal", "paillier"):
-        at, hops = defaultdict[str, list[int]](list), recorded(form)[1]
-        for number, (where, _) in enumerate(hops):
-            at[where].append(number)
-        for case in CASES:
-            if case.form not in (form, "both"):
-                continue
-            number = at[case.place][case.nth]
-            header = hops[number][1].header
-            known = {SENDER: header.sender, THIRD: 3 - header.sender - header.receiver}  # of clients 0, 1, 2
-            ((how, what),) = case.change.items()
-            if how in ("body_of", "replay"):
-                what = at[what[0]][what[1]]
-            elif how == "taken_by":
-                what = known.get(what, what)
-            cases.append(
-                {
-                    "fault": case.fault, "transcript": form, "place": case.place,
-                    "message": number, "change": {how: what},
-                    "error": case.error, "suspects": [known.get(n, n) for n in case.suspects],
-                }
-            )  # fmt: skip
+    """One fault each: which message of the transcript is changed, how, and who refuses it with which blame."""
+    cases, at = [], defaultdict[str, list[int]](list)
+    parties, hops = recorded.recorded()
+    for number, hop in enumerate(hops):
+        at[recorded.place(parties, hop)].append(number)
+    for case in CASES:
+        number = at[case.place][case.nth]
+        header = hops[number].header
+        known = {SENDER: header.sender, THIRD: 3 - header.sender - header.receiver}  # of clients 0, 1, 2
+        ((how, what),) = case.change.items()
+        if how in ("body_of", "replay"):
+            what = at[what[0]][what[1]]
+        elif how == "taken_by":
+            what = known.get(what, what)
+        cases.append(
+            {
+                "fault": case.fault, "transcript": "paillier", "place": case.place,
+                "message": number, "change": {how: what},
+                "error": case.error, "suspects": [known.get(n, n) for n in case.suspects],
+                "stops": case.stops,
+            }
+        )  # fmt: skip
     return {"case": cases}
 
 
@@ -471,8 +408,7 @@ FILES: Final[dict[str, Callable[[], Json]]] = {
     "union.json": unions,
     "buckets.json": buckets,
     "paillier.json": paillier,
-    "transcript-reciprocal.json": lambda: transcript("reciprocal"),
-    "transcript-paillier.json": lambda: transcript("paillier"),
+    "transcript-paillier.json": transcript,
     "negative.json": negative,
     "keyed-streams.json": keyed.key_streams,
     "keyed-prf.json": keyed.prf,

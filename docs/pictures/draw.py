@@ -229,7 +229,7 @@ def shares() -> None:
         picture.box(24, y - 20, 28, 28, str(number), "server", "strong")
         picture.text(64, y, words, "strong", "start")
 
-    step(40, 1, "A row of d numbers is cut into K blocks of L, as integers modulo P primes")
+    step(40, 1, "A row of d numbers, and a 1, is cut into K blocks of L integers modulo 2^61 - 1")
     for k in range(3):
         picture.box(64 + 150 * k, 58, 146, 34, f"block {k + 1}", "own", "small")
     picture.text(530, 80, "here K = 3; zeros fill the last block", "small faint", "start")
@@ -251,10 +251,10 @@ def shares() -> None:
     step(392, 4, "Each client adds the shares of all contributors, and multiplies with its share of a query")
     picture.box(64, 410, 190, 40, "sum of shares\ndegree K+T-1", "box", "small")
     picture.text(272, 435, "×", "strong")
-    picture.box(290, 410, 210, 40, "share of a weighted query\ndegree K+T-1", "box", "small")
+    picture.box(290, 410, 210, 40, "share of a query\ndegree K+T-1", "box", "small")
     picture.text(518, 435, "=", "strong")
     picture.box(
-        536, 410, 270, 40, "share of C × the mean that was asked\nfor, under a pad; degree 2(K+T-1)", "own", "small"
+        536, 410, 270, 40, "share of the sum that was asked for,\nand of its count; degree 2(K+T-1)", "own", "small"
     )
     picture.text(
         64,
@@ -280,7 +280,7 @@ def header() -> None:
         [("version", 1), ("kind", 1), ("sender", 2), ("receiver", 2), ("attempt", 2), ("epoch", 4), ("weights", 4)],
         [("round", 4), ("sequence", 4), ("chunk", 4), ("chunks", 4)],
         [("context: what the parties agree on so far", 16)],
-        [("salt: new in every stage", 16)],
+        [("salt: new in every message", 16)],
     ]
     for i, row in enumerate(rows):
         x, y = 76.0, 48 + 40 * i
@@ -296,16 +296,17 @@ def header() -> None:
 
 def modules() -> None:
     """Which folder may import which: those above know nothing of those below."""
-    picture = Picture("modules", "The folders of secea, in layers; imports point upward", 840, 648)
+    picture = Picture("modules", "The folders of secea, in layers; imports point upward", 840, 664)
     layers = [
         ("beside all of them", "", "box", ["errors", "params", "table"]),
-        ("arithmetic/", "pure mathematics", "box", ["field, streams", "grid", "lagrange", "ristretto", "_kernels (C)"]),
+        ("arithmetic/", "pure mathematics", "box", ["field, streams", "lagrange", "ristretto", "paillier", "_kernels"]),
         ("wire/", "bytes, keys, what is saved", "box", ["messages", "keys, link", "randomness", "snapshot"]),
         ("steps/", "one section of the protocol each", "own", ["oprf", "union", "masks", "means"]),
         ("party/", "state machines that name no form", "own", ["phases, form", "session", "client", "server"]),
         ("forms/keyed/", "a table of phases, two parts", "own", ["form", "names", "client", "masking", "server"]),
-        ("oracles/", "a form in plain integers, on one page", "own", ["keyed"]),
-        ("engines/", "sockets, clocks, files", "noise", ["driver, host", "exchange", "local", "nvflare", "flower"]),
+        ("forms/paillier/", "the paper's, as a table too", "own", ["form", "sharing", "client", "retrieval", "server"]),
+        ("oracles/", "a form in plain integers, on one page", "own", ["keyed", "paillier"]),
+        ("engines/", "sockets, clocks, files", "noise", ["driver, host", "federation", "nvflare", "flower"]),
         ("for people", "", "noise", ["adapters/", "learn/", "report/", "audit/", "plan", "cli, demo/"]),
     ]  # fmt: skip
     for i, (folder, what, kind, names) in enumerate(layers):
@@ -315,16 +316,8 @@ def modules() -> None:
         w = 560 / len(names)
         for j, name in enumerate(names):
             picture.box(256 + w * j, y, w - 8, 42, name, kind, "small")
-        if i > 1:
+        if i > 1 and folder != "forms/paillier/":  # no form knows another one
             picture.arrow(532, y - 2, 532, y - 20)
-    picture.text(
-        24,
-        614,
-        "The paper's forms stand beside this until they move in: sharing, buckets, correction, retrieval/,\n"
-        "session, client and server at the top of the package, and oracle.py, the paper literally.",
-        "small faint",
-        "start",
-    )
     picture.write()
 
 
@@ -392,49 +385,46 @@ def setup() -> None:
 
 
 def paper_round() -> None:
-    """A round of form "reciprocal"."""
+    """A round of the paper's form."""
     sequence(
-        "paper-round", "One round of the paper's forms: who sends what to whom", LANES,
+        "paper-round", "One round of the paper's form: who sends what to whom", LANES,
         [
             ("", "first exchange: share"),
-            ("client n", "train; put the rows in the order of the union;\nfill the bits below their own grid"),
+            ("client n", "train; put (row, 1) in the order of the union,\nand 0 in all other places"),
             ("client n", "server", "share of all rows, sealed for each client"),
-            ("server", "opens nothing: notes who contributes"),
-            ("server", "every other client", "the contributors; the shares of all of them"),
+            ("server", "opens nothing: says whose shares count"),
+            ("server", "every other client", "the contributors; then the shares of all of them"),
             ("", "second exchange: answer"),
-            ("every other client", "add the shares of all contributors;\nanswer every query of client n; add the pad"),
-            ("every other client", "server", "answers under pads that only\nthe two clients know"),
-            ("server", "interpolates under the pads from enough answers;\nadds noise that hides the number of owners"),
-            ("server", "client n", "one row per query: mean + pads + noise"),
-            ("client n", "take the pads off; divide;\nthe mean of each own entity"),
+            ("every other client", "add the shares of all contributors; multiply\nwith shares of client n's queries"),
+            ("every other client", "server", "answers under client n's Paillier key,\nwith a proof for whom they are"),
+            ("server", "cannot decrypt; multiplies by r, adds psi and p·R\nunder the encryption"),
+            ("server", "client n", "for each query the masked answers of all"),
+            ("client n", "check the proofs; decrypt; interpolate:\nr × sum and r × count; divide"),
         ],
-        270,
+        310,
     )  # fmt: skip
 
 
 def paper_setup() -> None:
-    """Before the first round of form "reciprocal"."""
+    """Before the first round of the paper's form."""
     sequence(
-        "paper-setup", "Set-up of the paper's forms: who sends what to whom", LANES,
+        "paper-setup", "Set-up of the paper's form: who sends what to whom", LANES,
         [
-            ("", "once per epoch: who is there, and which entities there are"),
-            ("client n", "server", "hello: a key, signed by the identity in the roster"),
+            ("", "secret: who is there"),
+            ("client n", "server", "hello: a key and a Paillier key, signed by the identity"),
             ("server", "client n", "hellos of all: each is checked against the roster"),
             ("client n", "server", "part of the clients' secret, sealed for each"),
-            ("server", "client n", "parts of the others (the server cannot open them)"),
+            ("server", "client n", "whose parts count; then these, still sealed"),
+            ("", "table: which entities there are"),
             ("client n", "server", "table: hashed names times random weights, masked"),
             ("server", "the masks cancel in the sum:\nthe union of hashed names, not who has them"),
             ("server", "client n", "tags: the union, sorted"),
-            ("client n", "server", "queries and indicators: what I want and have,\nas shares, sealed for each client"),
-            ("server", "every other client", "the queries and indicators"),
-            ("", "once per set of contributors: weights (form \"reciprocal\")"),
-            ("every other client", "server", "openings: random number times count"),
-            ("server", "inverts random numbers;\nshares the inverses"),
-            ("server", "every other client", "shares of the reciprocals"),
-            ("every other client", "server", "re-sharing: queries weighted by 1/count, sealed"),
-            ("server", "client n", "the re-sharing: everyone adds it up"),
+            ("", "query: what each one wants to know"),
+            ("client n", "put each own entity into one of its buckets;\none query for each bucket, some are dummies"),
+            ("client n", "server", "queries, as shares, sealed for each client"),
+            ("server", "every other client", "whose queries count; then the queries"),
         ],
-        340,
+        350,
     )  # fmt: skip
 
 

@@ -5,9 +5,10 @@
 `Federation` runs many rounds in one process; `Client` and `Server` are the state machines behind every engine.
 """
 
-from secea.client import Client
-from secea.engines.federation import TwoClients, Uncovered
-from secea.engines.local import Federation, aggregate
+import warnings
+
+from secea.arithmetic import _kernels
+from secea.engines.federation import Federation, aggregate
 from secea.errors import (
     SERVER,
     CallError,
@@ -18,15 +19,20 @@ from secea.errors import (
     ProtocolError,
     RoundLost,
     SecEAError,
+    SlowKernels,
     SnapshotError,
     TableError,
     TableTypeError,
+    TwoClients,
+    Uncovered,
 )
 from secea.forms.keyed import Keyed
+from secea.forms.paillier import Paillier
 from secea.params import Params
+from secea.party.client import Client
+from secea.party.server import Server
+from secea.party.session import Session
 from secea.plan import Plan, plan
-from secea.server import Server
-from secea.session import Session
 from secea.table import Table
 from secea.wire.keys import Identity, Roster
 
@@ -42,6 +48,7 @@ __all__ = [
     "FederationError",
     "Identity",
     "Keyed",
+    "Paillier",
     "Params",
     "ParamsError",
     "Plan",
@@ -51,6 +58,7 @@ __all__ = [
     "SecEAError",
     "Server",
     "Session",
+    "SlowKernels",
     "SnapshotError",
     "Table",
     "TableError",
@@ -60,3 +68,12 @@ __all__ = [
     "aggregate",
     "plan",
 ]
+
+if _kernels.MISSING:
+    warnings.warn(
+        f"secea runs without its compiled loops, and is many times slower ({_kernels.MISSING}). "
+        "Install a wheel for this system; or a C compiler (Debian: apt install gcc), and then secea again: "
+        "pip install --force-reinstall --no-deps --no-cache-dir secea",
+        SlowKernels,
+        stacklevel=2,
+    )

@@ -60,6 +60,10 @@ class MissingExtra(SecEAError, ImportError):
     """A part of the package whose libraries are not installed; the text says what to install."""
 
 
+class SlowKernels(UserWarning):
+    """The compiled loops are missing: everything works, and is many times slower."""
+
+
 class ProtocolError(SecEAError):
     """A message, or its absence, that a correct party would not have produced."""
 
@@ -97,3 +101,11 @@ class Stale(ProtocolError):
 
     A party that was restarted sends its messages again, and one that is slow sends them late; or someone replays them.
     """
+
+
+class TwoClients(UserWarning):
+    """Two clients learn more of each other than three: by subtraction."""
+
+
+class Uncovered(UserWarning):
+    """So many drop-outs leave no room against a server that deviates."""

@@ -32,9 +32,14 @@ def _float(value: float) -> float:
     return float(value)
 
 
+def span(low: int, high: int) -> str:
+    """A range in words: "1", or "from 1 to 3"."""
+    return str(low) if low == high else f"from {low} to {high}"
+
+
 def _within(name: str, value: int, low: int, high: int, why: str) -> None:
     if not low <= value <= high:
-        raise ParamsError(f"{name} must be {low}..{high} {why}, got {value}")
+        raise ParamsError(f"{name} must be {span(low, high)}{why and f' {why}'}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -47,16 +52,16 @@ class Params:
     """
 
     clients: int
-    """N, at least 2; the paper's forms need 3."""
+    """N, at least 2; the form "paillier" needs 3."""
     dim: int
     """d, the length of an embedding."""
     collusion: int | None = None
-    """T: so many clients may conspire, in the form "keyed" with the server too. None: the form chooses.
+    """T: the number of clients that may conspire, in the form "keyed" with the server too. None: the form chooses.
 
-    "keyed" chooses all others, less two for each drop-out. The other forms need less than N/2, and choose 1.
+    "keyed" chooses all others, less two for each drop-out. "paillier" needs less than N/2, and chooses 1.
     """
     dropouts: int = 0
-    """So many clients may vanish in the middle of a round. Keep it below half of them."""
+    """D: the number of clients that may vanish in the middle of a round. Keep it below half of them."""
     max_abs: float = 64.0
     """Every coordinate lies in [-max_abs, max_abs]."""
     precision: int = 24
@@ -98,7 +103,7 @@ class Params:
         if not (math.isfinite(self.max_abs) and 2.0**-64 <= self.max_abs <= 2.0**64):
             raise ParamsError(f"max_abs must be a positive number between 2**-64 and 2**64, got {self.max_abs}")
         if self.key_bits % 64 or not 256 <= self.key_bits <= 16384:
-            raise ParamsError(f"key_bits must be a multiple of 64 in 256..16384, got {self.key_bits}")
+            raise ParamsError(f"key_bits must be a multiple of 64 from 256 to 16384, got {self.key_bits}")
         if self.key_bits < SECURE_KEY_BITS and not self.insecure_small_keys:
             raise ParamsError(
                 f"key_bits must be at least {SECURE_KEY_BITS}, got {self.key_bits};"
@@ -110,8 +115,8 @@ class Params:
                 _within(name, bound, 1, (1 << 31) - 1, "")
         if self.bounded and not self.max_entities <= self.max_union <= n * self.max_entities:  # type: ignore[operator]
             raise ParamsError(
-                f"max_union must be max_entities..clients*max_entities = {self.max_entities}..{n * self.max_entities},"  # type: ignore[operator]
-                f" got {self.max_union}"
+                f"max_union must be from max_entities to clients * max_entities, here from {self.max_entities} to"
+                f" {n * self.max_entities}, got {self.max_union}"  # type: ignore[operator]
             )
 
     @property
@@ -136,7 +141,7 @@ class Params:
 
     @property
     def T(self) -> int:
-        """The number of colluding clients that learn nothing."""
+        """The number of clients that may conspire."""
         if self.collusion is None:
             raise ParamsError("collusion is not chosen yet: give it, or take the params of a Federation or Session")
         return self.collusion

@@ -4,8 +4,10 @@
     parties.setup()
     means = parties.round(tables)
 
-A `Recorder` is a tap that writes down what passes. `insecure_seeded` makes every draw of a party a function of a seed,
-so that a whole transcript can be repeated: for tests alone.
+A `Recorder` is a tap that writes down what passes. A `Watch` hears what parties seal before it is sealed, and which
+keys their channels give. A session or a client of another type may be passed in, with a protection taken away.
+`insecure_seeded` makes every draw of a party a function of a seed, so that a whole transcript
+can be repeated: for tests alone.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,8 @@ from secea.party.form import Form
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import TableLike, as_table
-from secea.wire.keys import Identity, Roster
+from secea.wire.keys import Channel, Identity, Roster, Sealer
+from secea.wire.link import Link
 from secea.wire.messages import Buffer, Header
 from secea.wire.randomness import Entropy, KeyStream
 
@@ -56,6 +59,93 @@ class Recorder:
         return (message,)
 
 
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A chunk of a message as its sender and its receiver know it, and the key under which it travels."""
+
+    header: Header
+    key: bytes = field(repr=False)
+    payload: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A key that a channel gave to one of its ends."""
+
+    me: int
+    peer: int
+    purpose: str
+    label: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass
+class Watch:
+    """Hears what all parties seal, and which keys they derive from those of their channels, in order."""
+
+    heard: list[Sealed | Derived] = field(default_factory=list, repr=False)
+
+    def sealed(self, *kinds: Any, sender: int | None = None, receiver: int | None = None) -> list[Sealed]:
+        """Chunks of messages of these kinds; of one sender or to one receiver, where they are named."""
+        return [
+            each for each in self.heard
+            if isinstance(each, Sealed) and each.header.kind in kinds
+            and sender in (None, each.header.sender) and receiver in (None, each.header.receiver)
+        ]  # fmt: skip
+
+
+class WatchedSealer(Sealer):
+    """Lets a `Watch` hear what it seals."""
+
+    def __init__(self, key: bytes, header: Header, watch: Watch) -> None:
+        super().__init__(key, header)
+        self._key, self._watch = key, watch
+
+    def seal(self, chunk: int, *payload: Buffer) -> memoryview:
+        """Say what it is first."""
+        self._watch.heard.append(Sealed(self.header.at(chunk), self._key, b"".join(payload)))
+        return super().seal(chunk, *payload)
+
+
+class WatchedChannel(Channel):
+    """Lets a `Watch` hear what is derived and sealed here, if there is one."""
+
+    watch: Watch | None = None
+
+    def derive(self, purpose: str, label: bytes) -> bytes:
+        """Say which key it is."""
+        key = super().derive(purpose, label)
+        if self.watch is not None:
+            self.watch.heard.append(Derived(self.me, self.peer, purpose, label, key))
+        return key
+
+    def sealer(self, header: Header) -> Sealer:
+        """One that can be heard."""
+        if self.watch is None:
+            return super().sealer(header)
+        return WatchedSealer(self.derive("seal", header.label()), header, self.watch)
+
+
+class WatchedLink(Link):
+    """A link whose channels can be heard."""
+
+    channel_type: ClassVar[type[Channel]] = WatchedChannel
+    watch: Watch | None = None
+
+    def greet(self, header: Header, message: Buffer) -> None:
+        """Listen on the new channel."""
+        super().greet(header, message)
+        channel = self.channels[header.sender]
+        assert isinstance(channel, WatchedChannel)
+        channel.watch = self.watch
+
+
+class WatchedSession(Session):
+    """A session whose parties can be heard."""
+
+    link_type: ClassVar[type[Link]] = WatchedLink
+
+
 def insecure_seeded(seed: int) -> Callable[[int], Entropy]:
     """For each party a source of bytes that is a function of a seed and its number. For tests alone."""
 
@@ -77,13 +167,18 @@ class Parties:
         *,
         tap: Tap = untouched,
         entropy: Callable[[int], Entropy] = lambda _: os.urandom,
+        watch: Watch | None = None,
+        session: type[Session] = WatchedSession,
+        client: type[Client] = Client,
     ) -> None:
+        self._watch, self._client = watch, client
         everyone = (*range(params.clients), SERVER)
         self.entropy = {n: entropy(n) for n in everyone}
         self.identities = {n: Identity.generate(self.entropy[n]) for n in everyone}
         keys = tuple(self.identities[n].public for n in range(params.clients))
-        self.session = Session(params, Roster(keys, self.identities[SERVER].public), form)
+        self.session = session(params, Roster(keys, self.identities[SERVER].public), form)
         self.server = Server(self.session, self.identities[SERVER], self.entropy[SERVER])
+        self._listen(self.server.link)
         self.clients = {n: self.client(n, own) for n, own in enumerate(names)}
         self.exchange = Exchange(self.server, self.clients, tap=tap)
         self.number = 0
@@ -92,7 +187,7 @@ class Parties:
     @classmethod
     def of(cls, tables: Sequence[TableLike], form: Form, *, dim: int | None = None, **more: Any) -> Parties:
         """With bounds from the tables; `more` are parameters, and what `Parties` takes."""
-        own = {key: more.pop(key) for key in ("tap", "entropy") if key in more}
+        own = {key: more.pop(key) for key in ("tap", "entropy", "watch", "session", "client") if key in more}
         names = [list(table.keys()) for table in tables]
         union = {name for each in names for name in each}
         length = dim or next((as_table(table).dim for table in tables if len(table.keys())), 1)
@@ -102,7 +197,13 @@ class Parties:
 
     def client(self, n: int, names: Iterable[object]) -> Client:
         """A new life of client n."""
-        return Client(self.session, n, self.identities[n], names, self.entropy[n])
+        made = self._client(self.session, n, self.identities[n], names, self.entropy[n])
+        self._listen(made.link)
+        return made
+
+    def _listen(self, link: Link) -> None:
+        if isinstance(link, WatchedLink):
+            link.watch = self._watch
 
     def restart(self, n: int, saved: bytes | None = None) -> None:
         """A new life of a party, from what it saved; as it is now where nothing is given."""
@@ -110,9 +211,11 @@ class Parties:
             saved = self.server.save() if saved is None else saved
             self.server = Server.restore(self.session, self.identities[n], saved, self.entropy[n])
             self.exchange.server = self.server
+            self._listen(self.server.link)
         else:
             saved = self.clients[n].save() if saved is None else saved
-            self.clients[n] = Client.restore(self.session, self.identities[n], saved, self.entropy[n])
+            self.clients[n] = self._client.restore(self.session, self.identities[n], saved, self.entropy[n])
+            self._listen(self.clients[n].link)
 
     def setup(self, members: Iterable[int] | None = None) -> None:
         """Hellos, and everything up to the first union."""

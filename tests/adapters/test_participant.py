@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn, optim
 
-from federation import true_means
 from secea.adapters import participant
 from secea.adapters.torch import Checkpoint, TorchRows
 from secea.engines.driver import Driver
@@ -18,12 +17,14 @@ from secea.engines.host import Host
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, DataError
+from secea.forms.keyed import Keyed
 from secea.params import Params
-from secea.server import Server
-from secea.session import Session
+from secea.party.server import Server
+from secea.party.session import Session
 from secea.table import Table
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import Buffer
+from truth import true_means
 
 SITES = (["a", "b", "c", "d"], ["b", "c", "x"], ["d", "a", "b", "e"])
 PARAMS = Params(3, dim=4, max_entities=4, max_union=6)
@@ -67,14 +68,14 @@ class Site:
 
 
 class World:
-    """Three sites in this process, reached by bytes; `fresh`: each order finds a site that has just been started."""
+    """Three sites in this process, reached by bytes; `fresh`: each round finds sites that have just been started."""
 
     def __init__(self, folder: Path, *, fresh: bool) -> None:
         self.folder, self.fresh = folder, fresh
         folder.mkdir()
         self.identities = {n: Identity.generate() for n in (*range(3), SERVER)}
         roster = Roster(tuple(self.identities[n].public for n in range(3)), self.identities[SERVER].public)
-        self.session = Session(PARAMS, roster)
+        self.session = Session(PARAMS, roster, Keyed())
         self.started: list[list[Table]] = [[] for _ in SITES]
         self.given: list[list[Table]] = [[] for _ in SITES]
         self.sites = [Site(n, self.started[n], self.given[n]) for n in range(3)]
@@ -92,14 +93,16 @@ class World:
         self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
     ) -> Iterator[tuple[int, Reply | Failure]]:
         for n, order in orders(tasks, round, inboxes()).items():
-            if self.fresh:
-                self.hosts[n] = self.host(n)
             yield n, Reply.parse(self.hosts[n].obey(Order.parse(order.to_bytes(), SERVER)).to_bytes(), n)
 
     def run(self, rounds: int) -> None:
         driver = Driver(Server(self.session, self.identities[SERVER]), self)
-        driver.setup()
-        for _ in range(rounds):
+        for number in range(rounds):
+            if self.fresh and number:
+                for n, messages in driver.server.drain().items():  # the means of the round before
+                    self.hosts[n].obey(Order(Task.STEP, 0, messages))
+                self.hosts = {n: self.host(n) for n in range(3)}
+            driver.setup()
             driver.round()
         driver.finish()
         assert not driver.failures
@@ -117,8 +120,8 @@ def test_a_model_trains_on_the_means_of_the_last_round_and_ends_with_the_last_on
                 assert np.abs(row - truth[name]).max() <= PARAMS.resolution + 1e-6
 
 
-def test_a_site_that_is_started_anew_for_every_message_learns_the_same(tmp_path: Path) -> None:
-    """As Flower does it: what is not shared, and the optimizer, come from the checkpoint."""
+def test_a_site_that_is_started_anew_for_every_round_learns_the_same(tmp_path: Path) -> None:
+    """What is not shared, and the optimizer, come from the checkpoint."""
     one, other = World(tmp_path / "one", fresh=False), World(tmp_path / "other", fresh=True)
     for world in (one, other):
         world.run(4)

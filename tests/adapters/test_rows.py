@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pykeen.models import CompGCN, ComplEx
 from torch import nn
 
-from federation import true_means
 from kinds import DIM, KINDS, SITES, factory_of, numpy_model, torch_model
 from secea import Federation, Params, Table
 from secea.adapters.gensim import GensimRows
@@ -22,6 +21,7 @@ from secea.adapters.numpy import NumpyRows
 from secea.adapters.pykeen import pykeen_rows
 from secea.adapters.torch import TorchRows
 from secea.errors import TableError, TableTypeError
+from truth import true_means
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -68,7 +68,7 @@ MISTAKES = (
         "T too large",
         ("secea plan --clients 4 --collusion 4 --entities 100 --dim 16",),
         (3,),
-        ("collusion must be 1..3 for 4 clients",),
+        ("collusion must be from 1 to 3 for 4 clients",),
         "T counts who may conspire with the server against a client: at most all others.",
     ),
     Mistake(

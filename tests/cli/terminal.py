@@ -16,7 +16,7 @@ def shim(folder: Path) -> Path:
     """A folder with a `secea` that runs this source: to be put in front of PATH."""
     folder.mkdir(exist_ok=True)
     script = folder / "secea"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m secea.cli "$@"\n', encoding="utf-8")
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m secea_command "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     return folder
 

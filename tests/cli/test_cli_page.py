@@ -28,6 +28,7 @@ def steps(block: str) -> list[tuple[str, list[str]]]:
     return [(part.splitlines()[0], part.splitlines()[1:]) for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS, ids=[steps(block)[0][0].split(" --")[0] for block in BLOCKS])
 def test_what_the_page_shows_is_what_happens(tmp_path: Path, block: str) -> None:
     (tmp_path / "north.csv").write_text("name,x,y\naspirin,0.5,1.0\nibuprofen,2.0,-1.0\n", encoding="utf-8")

@@ -194,7 +194,7 @@ def test_borders_are_listed_once_and_states_are_spelled_alike() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--clients", "4", "--collusion", "4"), 3, "collusion must be 1..3 for 4 clients"),
+        (("--clients", "4", "--collusion", "4"), 3, "collusion must be from 1 to 3 for 4 clients"),
         (("--dim", "1025"), 3, "the guide takes at most 1024 numbers; with --entities it can be more"),
         (("--clients", "13"), 3, "the guide takes at most 12 clients; with --entities it can be more"),
         (("--data", "borders", "--entities", "5"), 2, "leave --data out"),

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import secea
 from secea.cli import main
-from secea.commands import estimate
 from secea.commands.estimate import Rates, Trial
 from secea.commands.plan import duration, size
+from secea.forms.keyed import Keyed
 from secea.params import Params
 
 WORDS = ["plan", "--clients", "6", "--collusion", "2", "--entities", "300", "--per-client", "120", "--dim", "16"]
@@ -67,10 +67,6 @@ def test_a_small_federation_needs_no_more_memory_than_all_of_its_messages() -> N
 
 
 def test_other_choices_and_a_size_that_no_machine_holds_are_shown() -> None:
-    paper = planned("--form", "reciprocal")
-    assert [(row["collusion"], row["dropouts"], row["K"]) for row in paper["choices"]] == [
-        (1, 0, 2), (1, 1, 2), (1, 2, 1), (2, 0, 1), (2, 1, 1),
-    ]  # fmt: skip
     found = planned()
     assert [(row["collusion"], row["dropouts"]) for row in found["choices"]] == [
         (1, 0), (2, 0), (5, 0), (1, 1), (2, 1), (3, 1),
@@ -100,36 +96,23 @@ def test_the_page_says_how_times_were_got() -> None:
 
 def test_times_are_on_the_line_through_the_trials() -> None:
     params = Params(clients=4, dim=8, max_entities=50, max_union=100)
-    cost = secea.plan(params, entities=100, form="reciprocal")
-    work = cost.round_bytes + cost.round_multiplications
+    form = Keyed()
+    cost = secea.plan(params, entities=100, form=form)
+    work = form.work(cost, "round")
     seconds = ({"client": 1.0, "server": 2.0}, {"client": 2.0, "server": 2.5})
-    trials = (Trial(0, 0, seconds[0], 0, 0), Trial(work // 2, 50, seconds[1], 150, 500))
-    rates = Rates(4, "reciprocal", {"setup": trials, "round": trials}, 0.0)
+    trials = (Trial(0, 0, seconds[0]), Trial(work // 2, 50, seconds[1]))
+    rates = Rates(4, form, {"setup": trials, "round": trials}, 0.0)
     assert rates.seconds(params, cost)["round"] == pytest.approx({"client": 3.0, "server": 3.0}, rel=1e-4)
-    assert rates.stored(4, 300) == 1000
 
 
-def test_what_leaves_no_room_is_left_out_and_what_is_long_is_tried_out_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[Params] = []
-
-    def run(params: Params, *size: Any, **rounds: Any) -> Any:
-        tried.append(params)
-        return really(params, *size, **rounds)
-
-    really = estimate._run
-    monkeypatch.setattr(estimate, "_run", run)
-    words = ["plan", "--clients", "5", "--entities", "40", "--dim", "200000", "--precision", "45", "--queries", "full"]
-    found = json.loads(CliRunner().invoke(main, [*words, "--form", "reciprocal", "--json"]).stdout)
-    assert found["projection"] is None
-    assert found["choices"]
-    assert max(params.dim for params in tried) < 200_000
-    assert found["phases"]["round"]["client"]["cpu_seconds"] > 0
-
-
-def test_paillier_is_planned_too() -> None:
-    found = planned("--form", "paillier", "--key-bits", "2048")
+def test_paillier_is_planned_too_and_what_leaves_no_room_is_left_out() -> None:
+    words = ["plan", "--clients", "6", "--collusion", "2", "--entities", "12", "--per-client", "4", "--dim", "2"]
+    words += ["--form", "paillier", "--key-bits", "2048", "--precision", "52", "--json"]
+    found = json.loads(CliRunner().invoke(main, words).stdout)
     assert found["primes"] == 1
     assert found["phases"]["round"]["client"]["cpu_seconds"] > found["phases"]["setup"]["server"]["cpu_seconds"]
+    assert [(row["collusion"], row["dropouts"]) for row in found["choices"]] == [(1, 0), (2, 0), (1, 1)]
+    assert found["projection"] is None, "fifty clients have no room for 52 bits"
 
 
 @pytest.mark.parametrize(
@@ -137,11 +120,11 @@ def test_paillier_is_planned_too() -> None:
     [
         (["--clients", "3", "--entities", "10", "--per-client", "3", "--dim", "2"], 2, "--entities must be between"),
         (["--clients", "3", "--entities", "10", "--per-client", "11", "--dim", "2"], 2, "--entities must be between"),
-        (["--clients", "1", "--entities", "10", "--dim", "2"], 3, "clients must be 2..1024"),
-        (["--clients", "2", "--entities", "9", "--dim", "2", "--form", "reciprocal"], 3, "clients must be 3..1024"),
+        (["--clients", "1", "--entities", "10", "--dim", "2"], 3, "clients must be from 2 to 1024"),
+        (["--clients", "2", "--entities", "9", "--dim", "2", "--form", "paillier"], 3, "must be from 3 to 1024"),
         (["--clients", "5", "--entities", "10", "--dim", "2", "--dropouts", "4"], 3, "dropouts must be from 0 to 3"),
         (["--clients", "400", "--entities", "10", "--dim", "2"], 3, "or take fewer clients"),
-        (["--clients", "5", "--entities", "10", "--dim", "2", "--queries", "full"], 2, "the form is keyed"),
+        (["--clients", "5", "--entities", "10", "--dim", "2", "--queries", "full"], 3, "has no option 'queries'"),
     ],
 )
 def test_mistakes_are_explained(words: list[str], code: int, text: str) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from secea import errors
 from secea.cli import main
 from secea.commands.shell import EXIT_CODES, exit_code, told
-from terminal import environment, heed_interrupts, shell, shim
+from terminal import ROOT, environment, heed_interrupts, shell, shim
 
 HEAVY = (
     "torch",
@@ -106,9 +106,14 @@ def test_keys_and_rosters_as_json(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     for part in ("keyed, min_participants=2", "max_updates=3, batch=8", "The server and any one client may conspire"):
         assert part in ran.output
-    for form, trusted in (("reciprocal", "must not conspire with a client"), ("keyed", "both other clients may")):
+    for form, trusted in (("paillier", "must not conspire with a client"), ("keyed", "both other clients may")):
         ran = CliRunner().invoke(main, ["roster", str(tmp_path / f"{form}.json"), *words, "--form", form])
         assert (ran.exit_code, trusted in ran.output) == (0, True), ran.output
+    gone = tmp_path / "gone.json"
+    gone.write_text((tmp_path / "paillier.json").read_text().replace('"paillier"', '"reciprocal"'))
+    ran = CliRunner().invoke(main, ["roster", str(gone)])
+    sentence = "gone.json is for the form 'reciprocal', which this version does not have: make a new one"
+    assert sentence in str(ran.exception) + ran.output
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -187,17 +192,78 @@ def test_an_interrupt_is_one_line_and_130(tmp_path: Path, tools: Path) -> None:
         [tools / "secea", "audit"], cwd=tmp_path, env=environment(tools), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
     )  # fmt: skip
-    _wait_for_work(process.pid)
+    _wait_for_work(process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "secea: interrupted\n")
 
 
-def _wait_for_work(pid: int, seconds: float = 3.0) -> None:
+WATCH = """
+import atexit, os, signal, sys
+
+class Watch:
+    count = None  # of the imports since the first one of the package
+
+    def find_spec(self, name, path=None, target=None):
+        if Watch.count is not None or name == "secea":
+            Watch.count = (Watch.count or 0) + 1
+            if Watch.count == int(os.environ["INTERRUPT_AT"]):
+                os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Watch())
+if os.environ["INTERRUPT_AT"] == "0":
+    atexit.register(lambda: print(Watch.count, file=sys.stderr))
+"""
+"""Python runs it as it starts: the process interrupts itself as it begins one of its imports."""
+
+
+def interrupted_at(
+    number: int, tools: Path, *words: str, before: Callable[[], None] = heed_interrupts
+) -> tuple[int, str, str]:
+    (tools / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
+    path = os.pathsep.join([str(tools), str(ROOT / "src")])
+    ran = subprocess.run(  # noqa: S603
+        [tools / "secea", *words], env=environment(tools, PYTHONPATH=path, INTERRUPT_AT=str(number)),
+        capture_output=True, text=True, preexec_fn=before, check=False, timeout=60,
+    )  # fmt: skip
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+PLAN = ("plan", "--clients", "3", "--entities", "10", "--dim", "2")
+
+
+def test_an_interrupt_while_the_command_starts_is_one_line_and_130(tools: Path) -> None:
+    code, out, imports = interrupted_at(0, tools, *PLAN)
+    assert (code, out != "") == (0, True)
+    total = int(imports)
+    assert total > 100
+    for number in (1, 2, *(total * part // 5 for part in range(1, 6))):
+        assert interrupted_at(number, tools, *PLAN) == (130, "", "secea: interrupted\n"), number
+
+
+def test_interrupts_that_are_ignored_stay_so(tools: Path) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    code, out, _ = interrupted_at(20, tools, *PLAN, before=ignore)
+    assert (code, "set-up" in out) == (0, True)
+
+
+def test_an_interrupt_while_the_command_line_is_read_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Group, "parse_args", interrupted)
+    ran = CliRunner().invoke(main, ["plan"])
+    assert (ran.exit_code, ran.output) == (130, "secea: interrupted\n")
+
+
+def _wait_for_work(process: subprocess.Popen[str], seconds: float = 3.0) -> None:
     """Until the process has used so much CPU time: it has started long ago, and is not nearly done."""
     ticks = os.sysconf("SC_CLK_TCK")
     while True:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        assert process.poll() is None, process.communicate()
+        fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         if (int(fields[11]) + int(fields[12])) / ticks > seconds:
             return
         time.sleep(0.05)

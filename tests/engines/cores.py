@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Driver, Patience
-from secea.engines.form_driver import FormDriver
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
@@ -57,7 +56,7 @@ def cores(sites: Sites) -> Iterator[Cores]:
         port.close()
 
 
-def run(sites: Sites, rounds: int) -> Driver | FormDriver:
+def run(sites: Sites, rounds: int) -> Driver:
     """So many rounds; the server is in this process."""
     with cores(sites) as port:
         return serve(Site.read(sites.file("server")), port, rounds, PATIENCE, logging.getLogger())

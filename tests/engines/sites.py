@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 import trial
-from secea.engines.files import session_of, write_identity, write_session
+from secea.engines.files import write_identity, write_session
+from secea.forms import form_of
 from secea.params import Params
+from secea.party.session import Session
 from secea.wire.keys import Identity, Roster
 
-UPLOADS = {"keyed": "upload", "reciprocal": "share", "paillier": "share"}
+UPLOADS = {"keyed": "upload", "paillier": "share"}
 """What a client sends when it contributes."""
 
 
@@ -56,7 +58,7 @@ class Sites:
         """A federation file; `other`: public keys that are not those of the sites."""
         keys = {name: other.get(name.replace("-", "_"), each.public) for name, each in self.identities.items()}
         roster = Roster(tuple(keys[name] for name in self.names), keys["server"], self.names)
-        write_session(session_of(params, roster, self.form, {}), self.folder / file)
+        write_session(Session(params, roster, form_of(self.form)), self.folder / file)
 
     def play(self, scenes: Sequence[Sequence[trial.Fault]]) -> None:
         """All sites are as they were at first, and have these faults before them."""
@@ -163,7 +165,7 @@ class Sites:
 
 
 def lasting(sites: Sites) -> dict[str, set[str]]:
-    """What the parties keep when a run of form "keyed" is over: the keys of names, and numbers that only grow."""
+    """What the parties keep when a run is over: keys, and numbers that only grow."""
     return {name: {"client"} for name in sites.names} | {"server": {"server"}}
 
 

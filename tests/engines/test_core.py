@@ -19,6 +19,7 @@ from lasting_cores import ended, process_of
 from secea.engines.core import Core, CoreError
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Order, Reply, Task
+from secea.forms.keyed import Keyed
 from secea.params import Params
 from secea.wire.messages import Buffer, Header
 from sites import Sites
@@ -41,6 +42,7 @@ def sites(tmp_path: Path) -> Sites:
     return Sites(tmp_path / "sites", Params(clients=3, dim=2, max_entities=30, max_union=40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dropouts", "scene"),
     [
@@ -88,7 +90,7 @@ def running(core: Core | LastingCore, sites: Sites) -> psutil.Process:
 
 def incarnation(reply: Buffer) -> bytes:
     (hello,) = Reply.parse(reply, 0).messages
-    return Header.parse(hello, 0).salt
+    return Header.parse(hello, 0, Keyed.kinds).salt
 
 
 def test_a_core_that_was_killed_between_orders_is_replaced_and_goes_on(core: Core | LastingCore, sites: Sites) -> None:

@@ -79,6 +79,7 @@ def story(federation: Federation) -> Story:
     return Story(sites, deployment.finish(run, PATIENCE), status, deployment.log(other))
 
 
+@pytest.mark.smoke
 def test_four_clients_get_the_means_of_numpy_in_every_round(story: Story) -> None:
     assert story.status == "finished:completed"
     assert story.sites.rounds()[-1]["clients"] == EVERYONE
@@ -86,6 +87,7 @@ def test_four_clients_get_the_means_of_numpy_in_every_round(story: Story) -> Non
     story.sites.check_means()
 
 
+@pytest.mark.smoke
 def test_a_client_that_is_killed_costs_the_others_nothing_and_comes_back_with_its_keys(story: Story) -> None:
     assert [line["clients"] for line in story.sites.rounds()] == [[0, 1, 2], [0, 1, 2], EVERYONE]
     assert story.sites.lost() == [("client 3", "its core ended before it could reply")]
@@ -93,11 +95,13 @@ def test_a_client_that_is_killed_costs_the_others_nothing_and_comes_back_with_it
     assert len(story.sites.log("site-4", event="sent", kind="commitment")) == 1
 
 
+@pytest.mark.smoke
 def test_a_second_run_at_the_same_time_is_refused(story: Story) -> None:
     assert story.other == "finished:failed"
     assert "server/state: one run at a time" in story.other_log
 
 
+@pytest.mark.smoke
 def test_the_keys_of_names_are_all_that_is_kept_when_it_is_over(story: Story) -> None:
     assert story.sites.kept() == lasting(story.sites)
 
@@ -119,7 +123,7 @@ def test_who_has_another_key_roster_or_parameters_is_refused_by_name(federation:
     assert "site-4 (client 3): client 3: hello is for another session" in log
 
 
-@pytest.mark.slow_engine
+@pytest.mark.deployment
 def test_mask_keys_outlive_the_processes_that_flower_starts_and_means_go_to_the_superlink_once(
     federation: Federation,
 ) -> None:
@@ -140,7 +144,7 @@ def test_mask_keys_outlive_the_processes_that_flower_starts_and_means_go_to_the_
 # ---------------------------------------------------------------------------------------------------- minutes for each
 
 
-@pytest.mark.slow_engine
+@pytest.mark.deployment
 def test_a_client_that_is_killed_in_any_stage_costs_the_others_nothing_and_returns(federation: Federation) -> None:
     before, after = killed("before"), killed("after")
     end = [(0, "end", "before"), (3, "end", "after")]
@@ -162,7 +166,7 @@ def test_a_client_that_is_killed_in_any_stage_costs_the_others_nothing_and_retur
     sites.check_means()
 
 
-@pytest.mark.slow_engine
+@pytest.mark.deployment
 def test_a_site_that_is_killed_and_started_again_comes_back(federation: Federation) -> None:
     sites, deployment = federation.begin(STRICT), federation.deployment
     run = deployment.start(rounds=5)
@@ -177,7 +181,7 @@ def test_a_site_that_is_killed_and_started_again_comes_back(federation: Federati
     sites.check_means()
 
 
-@pytest.mark.slow_engine
+@pytest.mark.deployment
 def test_a_server_that_is_killed_goes_on_with_the_next_run(federation: Federation) -> None:
     own = replace(STRICT, rounds=999)  # a session of its own: nobody has names' keys yet, and rounds begin at 1
     sites, deployment = federation.begin(own), federation.deployment

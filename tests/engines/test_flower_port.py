@@ -22,7 +22,6 @@ from lasting_cores import cores_of, ended, process_of, waited
 from secea.engines import flower, run
 from secea.engines.core import CoreError
 from secea.engines.driver import Patience
-from secea.engines.form_host import FormHost
 from secea.engines.host import Host, told
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Failure, Order, Reply, Task
@@ -33,6 +32,8 @@ from secea.params import Params
 from secea.wire.messages import Buffer
 from sites import Sites, lasting
 from trial import killed, saved_on_a_full_disk
+
+pytestmark = pytest.mark.slow
 
 N = 5
 PARAMS = Params(N, dim=4, dropouts=1, max_entities=20, max_union=30)
@@ -75,7 +76,7 @@ class Grid:
 class Here:
     """A core in this process, which lasts as long as a test."""
 
-    hosts: dict[Path, Host | FormHost]
+    hosts: dict[Path, Host | Host]
 
     def __init__(self, site: Path) -> None:
         self._site = site

@@ -29,6 +29,8 @@ from secea.engines.port import Order, Reply, Task
 from secea.params import Params
 from sites import Sites
 
+pytestmark = pytest.mark.slow
+
 HELLO = Order(Task.HELLO).to_bytes()
 CALLER = """
 import sys
@@ -385,3 +387,10 @@ def test_what_the_users_code_prints_is_beside_the_sites_log(core: LastingCore, s
     sites.write("site-1", participant="loud:participant")
     core.obey(HELLO, 60)
     assert (sites.folder / "site-1" / "audit.out").read_text() == "loaded\n"
+
+
+def test_where_a_socket_does_not_say_who_is_there_no_core_lasts(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.delattr(socket, "SO_PEERCRED")
+        with pytest.raises(CoreError, match="needs Linux"):
+            LastingCore(sites.file("site-1"))

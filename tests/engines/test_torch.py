@@ -41,7 +41,7 @@ def test_a_torch_model_gets_the_means_on_nvflare(sites: Sites, tmp_path: Path, m
     check(sites, 3)
 
 
-@pytest.mark.slow_engine
+@pytest.mark.deployment
 def test_a_torch_model_gets_the_means_on_flower_and_outlives_its_processes(sites: Sites, tmp_path: Path) -> None:
     with Deployment(tmp_path, sites.file("server"), [sites.file(name) for name in sites.names]) as deployment:
         assert deployment.finish(deployment.start(rounds=2), 900) == "finished:completed"

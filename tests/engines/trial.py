@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from secea.engines.form_host import FormHost
 from secea.engines.host import Host, Participant
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
@@ -134,11 +133,7 @@ class Script:
 
     def take_over(self) -> None:
         """From now on the client of this process does what is in the script."""
-        self._take_over(Host)
-        self._take_over(FormHost)
-
-    def _take_over(self, kind: type[Host] | type[FormHost]) -> None:
-        script, obey, save = self, kind.obey, kind._save
+        script, obey, save = self, Host.obey, Host._save
 
         def acting(self: Any, order: Order) -> Reply:
             script.now = _Now(order)
@@ -159,11 +154,11 @@ class Script:
 
         def saving(self: Any) -> None:
             if script.now.order.task is not Task.HELLO:  # it says where it stands, and goes on with nothing
-                script._strike(phase_of(self))
+                script._strike(self.client.at.phase)
             save(self)
 
-        kind.obey = acting  # type: ignore[method-assign]
-        kind._save = saving  # type: ignore[method-assign]
+        Host.obey = acting  # type: ignore[method-assign]
+        Host._save = saving  # type: ignore[method-assign]
 
     def _strike(self, stage: str) -> None:
         """What is to happen now, if something is."""
@@ -237,11 +232,6 @@ def saved_on_a_full_disk(self: Store, name: str, data: bytes) -> None:
         _save(self, name, data)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def phase_of(host: Host | FormHost) -> str:
-    """The phase that a client is in."""
-    return host.client.at.phase if isinstance(host, FormHost) else str(host.client.phase)
 
 
 def who_waits() -> int:

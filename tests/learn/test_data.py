@@ -132,6 +132,9 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path, name: str) -> None:
     [
         ({"train_0": np.zeros((2, 2))}, r"array train_0 has shape \(2, 2\); expected 3 columns"),
         ({"train": np.array([[0.5, 1, 1]])}, r"array train, row 0: ids must be whole numbers, got \[0\.5, 1"),
+        ({"train": np.array([[1e300, 1, 1]])}, r"array train, row 0: ids must be whole numbers, got \[1e\+300, 1"),
+        ({"train": np.array([[1j, 1, 1]])}, r"array train has dtype complex128; expected integers, texts"),
+        ({"train": np.array([[b"a", b"b", b"c"]])}, r"array train has dtype \|S1; expected integers, texts"),
         ({"a": np.zeros((1, 3)), "b": np.zeros((1, 3))}, r"must hold train_0, \.\.\., or train and test, or one array"),
     ],
 )

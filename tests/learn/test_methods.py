@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -37,7 +37,6 @@ def mean_by_hand(ids: list[Matrix], tables: list[Matrix], entity: int) -> Matrix
     return mean
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), clients=st.integers(1, 6), entities=st.integers(1, 9))
 def test_plain_and_common_are_numpys_means_over_owners(seed: int, clients: int, entities: int) -> None:
     ids, tables = some(seed, clients, entities, 3)
@@ -167,9 +166,9 @@ def test_methods_share_exactly_what_they_say(tmp_path: Path) -> None:
 
 
 def test_what_the_protocol_refuses_is_told_with_what_else_there_is() -> None:
-    with pytest.raises(ParamsError, match=r"clients must be 2.*leave the method secea out: --methods local,plain"):
+    with pytest.raises(ParamsError, match=r"clients must be from 2.*leave the method secea out: --methods local,plain"):
         methods.check(("local", "secea", "plain"), 1, None)
-    with pytest.raises(ParamsError, match=r"collusion must be 1\.\.3 for 4 clients"):
+    with pytest.raises(ParamsError, match=r"collusion must be from 1 to 3 for 4 clients"):
         methods.check(("secea",), 4, 4)
     assert methods.check(("local", "plain"), 1, None) == []
     assert methods.check(("secea",), 4, 3) == []

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphs import HOW
@@ -89,7 +89,6 @@ def test_clients_without_ratings_are_told_and_counted_nowhere() -> None:
 scores = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
 
 
-@settings(max_examples=100)
 @given(right=scores, wrong=scores)
 def test_auc_is_the_share_of_pairs_in_the_right_order(right: list[float], wrong: list[float]) -> None:
     pairs = [(r > w) + (r == w) / 2 for r in right for w in wrong]

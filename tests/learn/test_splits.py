@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from secea.errors import ParamsError
@@ -37,7 +37,6 @@ def dealt(split: Split) -> Counter[tuple[float, ...]]:
     return sum((counted(part.all) for part in split.parts), Counter())
 
 
-@settings(max_examples=40)
 @given(
     way=st.sampled_from([("kg", "own"), ("kg", "random"), ("kg", "relation"), ("social", "own"), ("social", "random"),
                          ("recommend", "own"), ("recommend", "random")]),

@@ -25,7 +25,7 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if found is None:
-            pytest.fail("no browser: the page is looked at in Chromium; run `make browser` or apt-get install chromium")
+            pytest.fail("no browser: pages are looked at in Chromium; install it (Debian: apt-get install chromium)")
         read, self._out = os.pipe()
         self._in, write = os.pipe()
         script = f'exec "$0" "$@" 3<&{read} 4>&{write}'  # where Chromium expects them

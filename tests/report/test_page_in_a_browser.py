@@ -13,7 +13,7 @@ from made_up import ENDS, make_run
 from secea.report import charts, write
 from secea.report.charts import label
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 HOSTILE = "</title></script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 OVERLAPS = """

@@ -15,7 +15,7 @@ from mkdocs.config import load_config
 
 from browser import Browser
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(
     r"""<(?:script|link|img|iframe|source|video|audio|object|embed)\b[^>]*?\s(?:src|href|data)=["']?([^"'\s>]+)"""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Adagrad, Optimizer
 
 from secea.adapters import in_order
+from secea.atomic import replace_files
 from secea.errors import CallError, DataError, TableError, TableTypeError
 from secea.table import Name, Table, TableLike, canonical_names
 
@@ -203,17 +202,10 @@ class Checkpoint:
     def save(self) -> None:
         """Save all parts; where that fails, what was saved before is still there."""
         states = {name: part.state_dict() for name, part in self._parts.items()}
-        temporary = self._path.with_name(f"{self._path.name}.new")
         try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                torch.save(states, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
+            replace_files({self._path: lambda file: torch.save(states, file)}, mode=0o600, durable=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise DataError(f"{self._path} cannot be written: {error}") from None
+            raise DataError(f"{self._path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
 def _tensor(source: nn.Module | Tensor) -> Tensor:

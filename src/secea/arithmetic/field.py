@@ -1,8 +1,8 @@
 """Vectors over F_p, and over several primes side by side.
 
 A `Ring` is a tuple of primes. Its vectors are arrays whose first axis runs over the primes: one row for 2^61 - 1, P
-rows for a residue number system of P primes just under 2^32 or 2^30. All arithmetic is exact and runs in compiled
-loops that release the interpreter's lock.
+rows for a residue number system of P primes just under 2^30. All arithmetic is exact and runs in compiled
+loops that release the interpreter's lock, or in their slow twin in numpy where there are none.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic._kernels.native import ffi, lib
+from secea.arithmetic._kernels import ffi, lib
 
 Residues: TypeAlias = NDArray[Any]
 """uint32 or uint64; the first axis runs over the primes."""
 
 M61: Final = 2**61 - 1
 
-# The primes 2^32 - c, and 2^30 - c, with the smallest c: products reduce by folding high bits into low ones. Products
-# modulo the light ones leave room for carries, and are summed faster.
+# The primes 2^30 - c with the smallest c: products reduce by folding high bits into low ones, with room for carries.
 PRIMES30: Final = tuple(
     2**30 - c for c in (35, 41, 83, 101, 105, 107, 135, 153, 161, 173, 203, 257, 263, 297, 321, 347)
 )
-PRIMES32: Final = tuple(2**32 - c for c in (5, 17, 65, 99, 107, 135, 153, 185, 209, 267, 299, 315, 353, 369, 387, 419))
 
 
 def keep_freed_memory() -> None:
-    """For whoever runs a party: this process keeps memory that is freed for the next chunk (up to 256 MB, glibc)."""
+    """For a process of ours: it keeps memory that is freed for the next chunk (up to 256 MB, glibc)."""
     lib.keep_freed_memory()
 
 
 def _pointer(array: Residues, *, write: bool = False) -> Any:
     assert array.flags.c_contiguous, "kernels work on contiguous rows"
+    assert array.flags.aligned, "kernels work on aligned elements"
     return ffi.from_buffer("uint32_t[]" if array.dtype == np.uint32 else "uint64_t[]", array, require_writable=write)
 
 
@@ -169,50 +168,21 @@ class Ring:
         shape = x.shape[2:] if isinstance(x, np.ndarray) else columns[0].shape[1:]
         if any(column.shape != (self.size, *shape) or column.dtype != self.dtype for column in columns):
             raise ValueError("the vectors to be combined differ in shape or type")
-        rows = [column if column[0].flags.c_contiguous else np.ascontiguousarray(column) for column in columns]
-        steps = [row.strides[0] // row.itemsize for row in rows]
-        return self._combine(matrix, [row[0] for row in rows], steps, shape, apart=apart)
-
-    def combine_words(self, matrix: Residues, words: NDArray[np.uint32]) -> Residues:
-        """Like `combine`, for words of 32 bits [columns, ...] that are not reduced, the same for every prime."""
-        assert self.dtype == np.uint32
-        return self._combine(matrix, list(words), [0] * len(words), words.shape[1:], words=True)
-
-    def _combine(
-        self,
-        matrix: Residues,
-        first: Sequence[Residues],
-        steps: Sequence[int],
-        shape: tuple[int, ...],
-        *,
-        apart: bool = False,
-        words: bool = False,
-    ) -> Residues:
-        """The columns are given by where they begin, and by the step from one prime to the next."""
-        rows, columns = matrix.shape[1:]
+        along = [column if column[0].flags.c_contiguous else np.ascontiguousarray(column) for column in columns]
+        rows, n = matrix.shape[1], math.prod(shape)
         out = np.empty((rows, self.size, *shape), self.dtype).swapaxes(0, 1) if apart else self.empty(rows, *shape)
-        factors, pointers, n = np.ascontiguousarray(matrix), [_pointer(row) for row in first], math.prod(shape)
+        factors, pointers = np.ascontiguousarray(matrix), [_pointer(column[0]) for column in along]
         if not rows or not n:
             return out
         if self.dtype == np.uint64:
-            lib.combine61(_pointer(out[0]), _pointer(factors), ffi.new("uint64_t *[]", pointers), rows, columns, n)
+            lib.combine61(_pointer(out[0]), _pointer(factors), ffi.new("uint64_t *[]", pointers), rows, count, n)
         else:
+            steps = ffi.new("size_t[]", [column.strides[0] // 4 for column in along])
             self._kernel("combine")(
-                words, _pointer(out[0, 0]), out.strides[0] // 4, out.strides[1] // 4, _pointer(factors),
-                ffi.new("uint32_t *[]", pointers), ffi.new("size_t[]", steps), rows, columns, n,
+                False, _pointer(out[0, 0]), out.strides[0] // 4, out.strides[1] // 4, _pointer(factors),
+                ffi.new("uint32_t *[]", pointers), steps, rows, count, n,
             )  # fmt: skip
         return out
-
-    def gather(
-        self, starts: NDArray[np.int64], members: NDArray[np.int64] | None, weights: Residues, y: Residues
-    ) -> Residues:
-        """out[j] = sum over k in [starts[j], starts[j+1]) of weights[k] * y[members[k]]; y is [P, rows, length].
-
-        Without members the k-th of a row stands for y[k - starts[j]]: a dense product.
-        """
-        gathered = self.zeros(starts.size - 1, y.shape[2])
-        self.gather_into([gathered], starts, members, [weights], y)
-        return gathered
 
     def gather_into(
         self,
@@ -222,7 +192,11 @@ class Ring:
         weights: Sequence[Residues],
         y: Residues,
     ) -> None:
-        """out[i] += gather(starts, members, weights[i], y) for each i; rows of y are fetched once for all of them."""
+        """For each i: out[i][j] += sum over k in [starts[j], starts[j+1]) of weights[i][k] * y[members[k]].
+
+        Without members the k-th of a row stands for y[k - starts[j]]: a dense product. Modulo 2^61 - 1 alone.
+        """
+        assert self.primes == (M61,)
         rows, length = starts.size - 1, y.shape[2]
         reach = min(each.shape[1] for each in weights)
         if starts[-1] > reach or (members is not None and members.size < starts[-1]):
@@ -231,15 +205,8 @@ class Ring:
             raise ValueError(f"{len(weights)} results of shape {(self.size, rows, length)} are needed")
         at = ffi.from_buffer("int64_t[]", np.ascontiguousarray(starts, np.int64))
         rows_of = ffi.NULL if members is None else ffi.from_buffer("int64_t[]", members)
-        to, factors = [_pointer(each, write=True) for each in out], [_pointer(each[0]) for each in weights]
-        if self.dtype == np.uint64:
-            for result, factor in zip(to, factors, strict=True):
-                lib.gather61(result, at, rows_of, factor, _pointer(y), rows, length)
-            return
-        self._kernel("gather")(
-            ffi.new("uint32_t *[]", to), at, rows_of, ffi.new("uint32_t *[]", factors),
-            ffi.new("size_t[]", [each.strides[0] // 4 for each in weights]), len(out), *self._apart(y), rows, length,
-        )  # fmt: skip
+        for each, factors in zip(out, weights, strict=True):
+            lib.gather61(_pointer(each, write=True), at, rows_of, _pointer(factors[0]), _pointer(y), rows, length)
 
     def join(self, x: Residues, scale: float, less: int = 0) -> NDArray[np.float64]:
         """The integers that have these residues, less a number, centred around 0, times `scale`, as floats."""
@@ -285,7 +252,7 @@ class Ring:
         if len(data) != expected:
             raise ValueError(f"{len(data)} bytes instead of {expected}")
         x = np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
-        return x.reshape(self.size, *shape)
+        return np.require(x, requirements="A").reshape(self.size, *shape)
 
     def accept(self, words: Residues, more: Callable[[Residues], None]) -> None:
         """Make random words [P, n] uniform elements, in place, by rejection; `more` fills further words.

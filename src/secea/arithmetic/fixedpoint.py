@@ -1,4 +1,4 @@
-"""Floats and field elements: signed fixed point, and the mean out of r*sum and r*count (sections 2 and 7a)."""
+"""Floats and field elements: signed fixed point, and the mean out of r*sum and r*count (sections 2 and 7)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def largest(params: Params) -> int:
 
 
 def means_from_masked(ring: Ring, masked: Residues, params: Params) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Client n: rows of (r*sum, r*count) to means, by rational reconstruction (7a, step 3; eq. 16).
+    """Client n: rows of (r*sum, r*count) to means, by rational reconstruction (section 7, step 3; eq. 16).
 
     The count is the smallest c <= N for which every c * (sum/count), centred, lies within c*Q. Returns the means and a
     mask of the rows for which there is one; `masked` is [1, rows, d + 1].

@@ -83,22 +83,20 @@ class Code:
         receivers: Sequence[int],
         seeded: Sequence[int] = (),
         *,
-        along: Residues | None = None,
         apart: bool = False,
     ) -> Residues:
         """The shares of `receivers`: data [P, K, ...], noise [P, T, ...] -> [P, receivers, ...] (eq. 6, 7).
 
         The noise stands at the last T betas; or it *is* the shares of the T clients `seeded`, the same distribution.
-        Data [P, 1, ...] stand at each beta_k, times along[k] where that is given ([P, K]): as fast as for K = 1. With
-        `apart` each receiver's share is contiguous (`Ring.combine`).
+        Data [P, 1, ...] stand at each beta_k: as fast as for K = 1. With `apart` each receiver's share is contiguous.
         """
         noise_points = self.at(seeded) if seeded else self.beta[self.K :]
         if len(noise_points) != self.T:
             raise ValueError(f"noise must stand at {self.T} points, got {len(noise_points)}")
         matrix = self.matrix(self.data_points + noise_points, self.at(receivers))
-        if data.shape[1] < self.K or along is not None:
-            factors = self.ring.constant([1] * self.K) if along is None else along
-            at_betas = self.ring.combine(np.ascontiguousarray(matrix[:, :, : self.K]), factors[:, :, None])
+        if data.shape[1] < self.K:
+            ones = self.ring.constant([[1]] * self.K)
+            at_betas = self.ring.combine(np.ascontiguousarray(matrix[:, :, : self.K]), ones)
             matrix = np.concatenate([at_betas, matrix[:, :, self.K :]], axis=2)
         return self.ring.combine(matrix, [*_columns(data), *_columns(noise)], apart=apart)
 

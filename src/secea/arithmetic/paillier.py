@@ -1,6 +1,6 @@
 """Paillier's cryptosystem on gmpy2, with many field elements packed into one plaintext.
 
-It knows integers and arrays, not clients or rounds (docs/protocol.md, 7a, says who does what with it):
+It knows integers and arrays, not clients or rounds (docs/protocol.md, section 7, says who does what with it):
 
 * `PrivateKey` and `PublicKey`: keys, ciphertexts and their bytes.
 * `Packing`: field elements in the slots of a plaintext, and the noise that hides a product of two of them.
@@ -20,14 +20,17 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import groupby, pairwise, starmap
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gmpy2  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from secea.wire.randomness import Entropy
+from secea.arithmetic.threads import cores
+
+if TYPE_CHECKING:
+    from secea.wire.randomness import Entropy
 
 Elements: TypeAlias = NDArray[np.uint64]
 Bits: TypeAlias = NDArray[np.uint8]
@@ -55,7 +58,9 @@ if hasattr(os, "register_at_fork"):
 
 def _spread(work: Callable[[range], list[mpz]], count: int, threads: int | None) -> list[mpz]:
     """Work on 0..count, cut into equal ranges, one thread each."""
-    parts = max(1, min(threads or os.cpu_count() or 1, count))
+    parts = max(1, min(threads or cores(), count))
+    if parts == 1:
+        return work(range(count))
     ranges = starmap(range, pairwise(count * i // parts for i in range(parts + 1)))
     return [x for part in _pool().map(work, ranges) for x in part]
 

@@ -1,4 +1,4 @@
-"""Key streams, noise and fill with numpy and OpenSSL: for processors without AES instructions, and to check the others.
+"""Key streams, noise and fill with numpy and OpenSSL: where loops with AES instructions are missing, and to check them.
 
 Every function has its twin of the same name in `streams`, which gives the same bits. The definitions are here.
 """
@@ -252,27 +252,6 @@ def add_noise(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -
             total = ring.add(ring.multiply(total, scale), ring.reduce(digits.sum(1).astype(np.int64)))
         for p, part_of, x in zip(ring.primes, flat, total, strict=True):
             Ring((p,)).add_into(part_of[:, first : first + some], x[None])
-
-
-# -------------------------------------------------------------------------------------------------------------- rows
-
-
-def weighted_sums(ring: Ring, x: Residues, weights: Residues) -> Residues:
-    """For each row the sum of weights[j] * x[row, j]: [P, rows]."""
-    check_rows(ring, x, weights, (x.shape[0], x.shape[-1]))
-    products = ring.multiply(np.ascontiguousarray(x), np.ascontiguousarray(np.broadcast_to(weights[:, None], x.shape)))
-    low = (products & ring.dtype.type(2**32 - 1)).sum(2, np.uint64).astype(np.int64)
-    high = (products.astype(np.uint64) >> np.uint64(32)).sum(2).astype(np.int64)
-    both = [np.stack([Ring((p,)).reduce(part[b])[0] for b, p in enumerate(ring.primes)]) for part in (low, high)]
-    shift = np.ascontiguousarray(np.broadcast_to(ring.constant([2**32]), both[1].shape))
-    return ring.add(both[0], ring.multiply(both[1], shift))
-
-
-def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
-    """x[row] *= factors[row], in place."""
-    check_rows(ring, x, factors, x.shape[:2])
-    wide = np.ascontiguousarray(np.broadcast_to(factors[:, :, None], x.shape))
-    x[...] = ring.multiply(np.ascontiguousarray(x), wide)
 
 
 # -------------------------------------------------------------------------------------------------------------- fill

@@ -1,8 +1,8 @@
 """The prime-order group ristretto255 (RFC 9496), many points at a time.
 
 The arithmetic is libsodium's: the system's library where there is one, else the copy that the package `rbcl` carries.
-Which one it is turns out at first use. Points and scalars are rows of 32 bytes; batches run in compiled loops without
-the interpreter's lock, on all cores.
+Which one it is turns out at first use. Points and scalars are rows of 32 bytes; batches run on all cores, in compiled
+loops without the interpreter's lock where there are some.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +21,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic._kernels.native import ffi, lib
+from secea.arithmetic._kernels import ffi, lib
+from secea.arithmetic.threads import cores
 from secea.errors import MissingExtra
 
 Rows: TypeAlias = NDArray[np.uint8]
@@ -151,18 +151,10 @@ def _at(array: Rows) -> Any:
     return ffi.from_buffer("uint8_t[]", np.ascontiguousarray(array))
 
 
-_place: Final = threading.local()
-
-
-def stay_in_this_thread() -> None:
-    """From now on the calling thread works alone: others like it keep the cores busy."""
-    _place.alone = True
-
-
 def _spread(work: Callable[[slice], int], count: int, fault: str, tick: Tick | None) -> None:
     """Work on 0..count piece by piece, on all cores; `work` returns how many of a piece it did."""
-    cores = os.cpu_count() or 1
-    step = min(_PIECE, -(-count // cores)) if count > _INLINE else _INLINE
+    most = cores()
+    step = min(_PIECE, -(-count // most)) if count > _INLINE else _INLINE
     pieces = [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
     def take(results: Iterable[int]) -> None:
@@ -172,9 +164,9 @@ def _spread(work: Callable[[slice], int], count: int, fault: str, tick: Tick | N
             if tick is not None:
                 tick(done)
 
-    if len(pieces) < 2 or getattr(_place, "alone", False):
+    if len(pieces) < 2 or most == 1:
         return take(map(work, pieces))
-    with ThreadPoolExecutor(min(cores, len(pieces))) as pool:
+    with ThreadPoolExecutor(min(most, len(pieces))) as pool:
         try:
             take(pool.map(work, pieces))
         except BaseException:

@@ -1,6 +1,6 @@
 """Key streams, noise and fill in compiled loops that use the processor's AES instructions.
 
-Where it has none, `portable` does the same, to the bit, with OpenSSL. Keys never show in an error.
+Where there are none, `portable` does the same, to the bit, with OpenSSL. Keys never show in an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import portable
-from secea.arithmetic._kernels.native import ffi, lib
+from secea.arithmetic._kernels import ffi, lib
 from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.portable import Noise
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 BEST: Final[int] = lib.aes_level()
-"""The best that this processor has: 0 nothing (the portable twin is used), 1 AES-NI, 2 VAES on 512 bits."""
+"""The best that there is: 0 nothing (the portable twin is used), 1 AES-NI, 2 VAES on 512 bits."""
 
 _level = BEST
 
@@ -43,7 +43,7 @@ def use(level: int) -> Iterator[None]:
     """For tests and measurements, in one thread: loops of a lower level than this processor has."""
     global _level
     if not 0 <= level <= BEST:
-        raise ValueError(f"this processor has the levels 0 to {BEST}, got {level}")
+        raise ValueError(f"there are the levels 0 to {BEST}, got {level}")
     before, _level = _level, level
     try:
         yield
@@ -53,6 +53,7 @@ def use(level: int) -> Iterator[None]:
 
 def _at(array: NDArray[Any], *, write: bool = False) -> Any:
     """Where a contiguous array begins."""
+    assert array.flags.aligned, "kernels work on aligned elements"
     kind = {"f": "double", "i": "int64_t"}.get(array.dtype.kind) or f"uint{8 * array.itemsize}_t"
     return ffi.from_buffer(f"{kind}[]", array, require_writable=write)
 

@@ -1,78 +1,117 @@
 """Evidence for the privacy claims, as programs that a reviewer can run: `secea audit`.
 
-A `Claim` is a sentence and a check of it. A check works on the product's own functions and raises an `Objection` where
-the claim does not hold. A `Mutant` is the product with one protection taken away: on it the audit must object.
+A `Claim` is a sentence about what an adversary cannot learn, and a check of it. The check runs the parties themselves
+and raises an `Objection` where the claim does not hold. A `Mutant` is a form with one protection taken away: the claims
+that name it must object. A federation that breaks off is no objection.
+
+Claims are functions under `@claim`; `registry` gathers them. A check gets a `Subject`: the product, or a mutant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from secea.errors import SecEAError
+from secea.forms.paillier import Paillier
+from secea.party.client import Client
+from secea.party.form import Form
+from secea.party.session import Session
+from secea.table import TableLike
+from secea.testing import Parties, WatchedSession
+
+KEYED: Final = "keyed"
+PAILLIER: Final = "paillier"
+FORMS: Final = (KEYED, PAILLIER)
+METHODS: Final = ("exact view", "attack", "statistics", "record")
+SMALL_KEYS: Final[Mapping[str, Any]] = {"key_bits": 256, "insecure_small_keys": True}
+"""Paillier keys that cost little: no check here is about their size."""
 
 
-class Objection(SecEAError):
+class Objection(Exception):
     """A claim does not hold; says in which case."""
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What is claimed, how it is checked, and the check: it returns how many cases it tried, or raises `Objection`."""
+class Subject:
+    """A form, and what else its parties are made of: as they are installed, or with a protection taken away."""
 
-    name: str
-    """A few words with hyphens: how the claim is named in options and tests."""
-    claim: str
-    """One sentence that a reviewer understands."""
-    method: str
-    """exact view, attack, statistics, record."""
-    check: Callable[[], int]
+    form: Form
+    session: type[Session] = WatchedSession
+    client: type[Client] = Client
+    thorough: bool = False
+    """More cases, where a claim has them."""
+
+    def parties(self, tables: Sequence[TableLike], **more: Any) -> Parties:
+        """All parties of a federation with these tables; `more` is what `Parties.of` takes."""
+        small = SMALL_KEYS if isinstance(self.form, Paillier) else {}
+        return Parties.of(tables, self.form, **{**small, "session": self.session, "client": self.client, **more})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mutant:
-    """A broken variant: `applied()` is a context within which one protection is missing."""
+    """The product with one protection taken away."""
 
     name: str
     missing: str
     """What is taken away, in a sentence."""
-    applied: Callable[[], AbstractContextManager[object]]
-    caught_by: tuple[str, ...]
-    """Names of claims that must object."""
+    subjects: Mapping[str, Subject] = field(repr=False)
+    """By the name of the form."""
+
+
+Check = Callable[[Subject], int]
+"""Gives the number of cases that it tried, or raises an `Objection`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What is claimed of which forms, how it is checked, the check, and the mutants to which it must object."""
+
+    name: str
+    claim: str
+    method: str
+    forms: tuple[str, ...]
+    check: Check = field(repr=False)
+    mutants: tuple[Mutant, ...] = field(repr=False)
+
+
+def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Check], Claim]:
+    """A function that checks a claim about these forms: its docstring begins with the claim, and names the form."""
+    assert method in METHODS, method
+
+    def made(check: Check) -> Claim:
+        sentence, name = (inspect.getdoc(check) or "").partition("\n\n")[0], getattr(check, "__name__", "")
+        return Claim(name.replace("_", "-"), sentence, method, forms, check, tuple(mutants))
+
+    return made
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the check of one claim found."""
+    """What the check of one claim about one form found."""
 
+    name: str
+    form: str
     claim: str
     method: str
-    cases: int
-    ok: bool
+    cases: int = 0
+    ok: bool = True
     objection: str = ""
-    name: str = ""
+    broke_off: str = ""
+    """The error with which the federation, or the check, ended before there was a finding."""
 
 
-def examine(claims: Sequence[Claim], mutant: Mutant | None = None) -> Iterator[Finding]:
-    """Check one claim after the other, on the product or on a mutant.
-
-    A protocol that breaks off with an error of its own does not keep what is claimed of it either. A mutant may break
-    anything, in any way; the product must not raise what is not its own.
-    """
-    for claim in claims:
-        try:
-            with mutant.applied() if mutant else nullcontext():
-                cases = claim.check()
-        except Objection as objection:
-            yield Finding(claim.claim, claim.method, 0, ok=False, objection=str(objection), name=claim.name)
-        except SecEAError as error:
-            fault = f"the protocol breaks off: {error}"
-            yield Finding(claim.claim, claim.method, 0, ok=False, objection=fault, name=claim.name)
-        except Exception as error:  # a mutant may break anything
-            if mutant is None:
-                raise
-            fault = f"nothing works any more: {type(error).__name__}: {error}"
-            yield Finding(claim.claim, claim.method, 0, ok=False, objection=fault, name=claim.name)
-        else:
-            yield Finding(claim.claim, claim.method, cases, ok=True, name=claim.name)
+def examine(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> Iterator[Finding]:
+    """Check one claim after the other, for each of the forms that there is a subject of."""
+    for each in claims:
+        for form in each.forms:
+            if form not in subjects:
+                continue
+            found = Finding(each.name, form, each.claim, each.method)
+            try:
+                yield replace(found, cases=each.check(subjects[form]))
+            except Objection as objection:
+                yield replace(found, ok=False, objection=str(objection))
+            except Exception as error:  # whatever it is, the claim was not checked, and that is said
+                yield replace(found, ok=False, broke_off=f"{type(error).__name__}: {error}")

@@ -1,56 +1,44 @@
-"""All claims and all mutants. A module of claims has `CLAIMS`, and `MUTANTS` if it has any; here they are gathered."""
+"""All claims and all mutants: claims are found in their modules, and mutants in the claims that name them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Final
 
-from secea.audit import (
-    Claim,
-    Mutant,
-    attacks,
-    decryption,
-    lowbits,
-    mutants,
-    noise,
-    records,
-    server_views,
-    statistics,
-    views,
-)
+from secea.audit import KEYED, PAILLIER, Claim, Mutant, Subject
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.claims import common, counts, paillier, paillier_attacks
+from secea.audit.claims import keyed as keyed_claims
+from secea.forms.paillier import Paillier
 
-MODULES: tuple[ModuleType, ...] = (
-    views, decryption, server_views, noise, lowbits, records, attacks, statistics, mutants,
-)  # fmt: skip
+MODULES: Final[tuple[ModuleType, ...]] = (keyed_claims, counts, common, paillier, paillier_attacks)
+
+
+def product(*, thorough: bool = False) -> dict[str, Subject]:
+    """Each form as it is installed; the server of "keyed" keeps what it opens."""
+    return {KEYED: Subject(Overheard(), thorough=thorough), PAILLIER: Subject(Paillier(), thorough=thorough)}
 
 
 def gathered() -> dict[str, Claim]:
-    """By name, in the order of the modules."""
+    """All claims by name, those about the default form first."""
     found: dict[str, Claim] = {}
     for module in MODULES:
-        for claim in getattr(module, "CLAIMS", ()):
-            assert claim.name not in found, f"two claims are named {claim.name}"
-            found[claim.name] = claim
+        for each in vars(module).values():
+            if isinstance(each, Claim):
+                assert found.setdefault(each.name, each) is each, f"two claims are named {each.name}"
     return found
 
 
 def all_mutants() -> dict[str, Mutant]:
-    """By name. Where several modules know a mutant by one name, all of them break what they know."""
+    """All mutants that a claim names, by name."""
     found: dict[str, Mutant] = {}
-    for module in MODULES:
-        for mutant in getattr(module, "MUTANTS", ()):
-            known = found.get(mutant.name)
-            found[mutant.name] = _both(known, mutant) if known else mutant
+    for each in gathered().values():
+        for mutant in each.mutants:
+            assert found.setdefault(mutant.name, mutant) is mutant, f"two mutants are named {mutant.name}"
     return found
 
 
-def _both(one: Mutant, other: Mutant) -> Mutant:
-    def applied() -> AbstractContextManager[object]:
-        stack = ExitStack()
-        stack.enter_context(one.applied())
-        stack.enter_context(other.applied())
-        return stack
-
-    caught_by: Sequence[str] = (*one.caught_by, *(name for name in other.caught_by if name not in one.caught_by))
-    return Mutant(one.name, one.missing, applied, tuple(caught_by))
+def caught_by() -> Mapping[str, tuple[str, ...]]:
+    """For each mutant the names of the claims that must object to it."""
+    return {name: tuple(c.name for c in gathered().values() if m in c.mutants) for name, m in all_mutants().items()}

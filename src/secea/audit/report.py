@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
-from secea.audit import Claim, Finding, Mutant, examine
-from secea.audit.registry import all_mutants, gathered
+from secea.audit import FORMS, KEYED, PAILLIER, Claim, Finding, Mutant, Subject, examine
+from secea.audit.registry import all_mutants, caught_by, gathered, product
+
+TITLES: Mapping[str, str] = {KEYED: 'Form "keyed", the default', PAILLIER: 'Form "paillier", the paper\'s'}
 
 
 def chosen(names: Sequence[str], mutant: str | None) -> tuple[list[Claim], Mutant | None]:
@@ -26,33 +29,39 @@ def chosen(names: Sequence[str], mutant: str | None) -> tuple[list[Claim], Mutan
     return [claims[name] for name in names or claims], None if mutant is None else mutants[mutant]
 
 
-def run(claims: Sequence[Claim], mutant: Mutant | None, *, as_json: bool) -> bool:
-    """Check the claims, show what was found, and say whether all of them hold."""
-    findings = _findings(claims, mutant)
+def run(claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str], thorough: bool, as_json: bool) -> bool:
+    """Check the claims, show what was found, and say whether nothing speaks against them.
+
+    On a mutant only an objection does; on the product a federation that breaks off does, too.
+    """
+    known = product() if mutant is None else mutant.subjects
+    subjects = {form: replace(known[form], thorough=thorough) for form in FORMS if form in forms and form in known}
+    findings = _findings(claims, subjects)
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings, mutant)
-    return all(finding.ok for finding in findings)
+    return not any(finding.objection or (finding.broke_off and mutant is None) for finding in findings)
 
 
-def _findings(claims: Sequence[Claim], mutant: Mutant | None) -> list[Finding]:
-    """With a bar on a terminal, and quietly elsewhere."""
+def _findings(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> list[Finding]:
+    """With a bar on a terminal, and quietly elsewhere; all that concerns one form comes together."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    work = [(claim, form) for form in subjects for claim in claims if form in claim.forms]
     found: list[Finding] = []
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("audit", total=len(claims))
-        for claim in claims:
+        task = progress.add_task("audit", total=len(work))
+        for claim, form in work:
             progress.update(task, description=claim.name)
-            found += examine([claim], mutant)
+            found += examine([claim], {form: subjects[form]})
             progress.advance(task)
     return found
 
 
 def _console() -> Console:
     """As wide as the terminal; wide enough for whole sentences elsewhere."""
-    return Console(highlight=False) if sys.stdout.isatty() else Console(width=160, highlight=False)
+    return Console(highlight=False) if sys.stdout.isatty() else Console(width=170, highlight=False)
 
 
 def _grid(*columns: str) -> Grid:
@@ -62,46 +71,80 @@ def _grid(*columns: str) -> Grid:
     return grid
 
 
+def _sentence(claim: str) -> str:
+    """The claim under the title of a form: without naming it again."""
+    said = claim.partition(": ")[2]
+    return said[:1].upper() + said[1:]
+
+
+def _result(finding: Finding, mutant: Mutant | None) -> str:
+    if finding.ok:
+        return "[green]holds[/]"
+    if finding.broke_off:
+        return "[yellow]not checked[/]"
+    return "[red]objection[/]" if mutant else "[red]does not hold[/]"
+
+
 def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
     console = _console()
     if mutant is not None:
-        console.print(f"Mutant {mutant.name}: {mutant.missing}", markup=False, style="bold")
-    grid = _grid("name", "claim", "method", "cases", "result")
-    for finding in findings:
-        result = "[green]holds[/]" if finding.ok else "[red]does not hold[/]"
-        grid.add_row(finding.name, finding.claim, finding.method, str(finding.cases or "-"), result)
-    console.print(grid)
-    failed = [finding for finding in findings if not finding.ok]
-    for finding in failed:
-        console.print(f"{finding.name}: {finding.objection}", markup=False, style="red")
-    cases = sum(finding.cases for finding in findings)
-    console.print(
-        f"{len(failed)} of {len(findings)} claims do not hold." if failed
-        else f"All {len(findings)} claims hold; {cases:,} cases were tried."
-    )  # fmt: skip
-    if mutant is not None and not failed:
-        console.print("The audit did not notice the mutant: none of these claims speaks of what is missing.")
+        console.print(f"Mutant {mutant.name}: {mutant.missing}\n", markup=False, style="bold")
+    for form in dict.fromkeys(finding.form for finding in findings):
+        console.print(TITLES[form], style="bold")
+        grid = _grid("claim", "what is claimed", "checked by", "cases", "result")
+        for each in findings:
+            if each.form == form:
+                cases = f"{each.cases:,}" if each.ok else "-"
+                grid.add_row(each.name, escape(_sentence(each.claim)), each.method, cases, _result(each, mutant))
+        console.print(grid)
+        console.print()
+    for each in findings:
+        if not each.ok:
+            said = each.objection or f"broke off before anything was found: {each.broke_off}"
+            console.print(
+                f"{each.name} ({each.form}): {said}", markup=False, style="yellow" if each.broke_off else "red"
+            )
+    console.print(_summary(findings, mutant), markup=False)
 
 
-def show_list(*, as_json: bool) -> None:
-    """All claims and all mutants."""
-    claims, mutants = gathered(), all_mutants()
+def _summary(findings: Sequence[Finding], mutant: Mutant | None) -> str:
+    objections = sum(bool(each.objection) for each in findings)
+    broken = sum(bool(each.broke_off) for each in findings)
+    unchecked = f" {broken} of {len(findings)} could not be checked: the federation broke off." if broken else ""
+    if mutant is None:
+        if objections:
+            return f"{objections} of {len(findings)} claims do not hold.{unchecked}"
+        cases = sum(each.cases for each in findings)
+        return unchecked.strip() or f"All {len(findings)} claims hold; {cases:,} cases were tried."
+    if objections:
+        return f"The audit objects to this mutant: {objections} of {len(findings)} claims do not hold.{unchecked}"
+    return f"The audit does not object to this mutant: no claim that was checked speaks of what is missing.{unchecked}"
+
+
+def show_list(*, forms: Sequence[str], as_json: bool) -> None:
+    """All claims and all mutants of these forms."""
+    claims = [claim for claim in gathered().values() if set(claim.forms) & set(forms)]
+    mutants = [mutant for mutant in all_mutants().values() if set(mutant.subjects) & set(forms)]
+    caught = caught_by()
     if as_json:
         known = {
-            "claims": [{"name": c.name, "claim": c.claim, "method": c.method} for c in claims.values()],
-            "mutants": [{"name": m.name, "missing": m.missing, "caught_by": m.caught_by} for m in mutants.values()],
+            "claims": [{"name": c.name, "forms": c.forms, "claim": c.claim, "method": c.method} for c in claims],
+            "mutants": [
+                {"name": m.name, "forms": tuple(m.subjects), "missing": m.missing, "caught_by": caught[m.name]}
+                for m in mutants
+            ],
         }
         print(json.dumps(known, indent=2))
         return
-    console, grid, broken = (
-        _console(),
-        _grid("name", "claim", "method"),
-        _grid("mutant", "what is missing", "caught by"),
-    )
-    for claim in claims.values():
-        grid.add_row(claim.name, claim.claim, claim.method)
-    for mutant in mutants.values():
-        broken.add_row(mutant.name, mutant.missing, ", ".join(mutant.caught_by))
+    grid, broken = _grid("claim", "what is claimed", "checked by"), _grid("mutant", "what is missing", "objected to by")
+    _fill(grid, ((claim.name, claim.claim, claim.method) for claim in claims))
+    _fill(broken, ((mutant.name, mutant.missing, ", ".join(caught[mutant.name])) for mutant in mutants))
+    console = _console()
     console.print(grid)
     console.print()
     console.print(broken)
+
+
+def _fill(grid: Grid, rows: Iterable[tuple[str, ...]]) -> None:
+    for row in rows:
+        grid.add_row(*map(escape, row))

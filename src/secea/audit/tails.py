@@ -1,4 +1,4 @@
-"""Tails of distributions, for checks that must not raise a false alarm: all of them bounds or series, no tables.
+"""Statistics for checks that must not raise a false alarm: tails are bounds or series, no tables.
 
 FALSE_ALARM is the budget of one test. Attacks and statistics together make fewer than 1,000 tests, so the budget of all
 is 1e-11. Bounds keep it exactly. The law of chi-square is an approximation: with at least 180 samples expected in a
@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import math
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic.field import Residues, Ring
+from secea.audit import Objection
 
 FALSE_ALARM: Final = 1e-14
 
@@ -47,3 +53,36 @@ def chi_square_tail(statistic: float, freedom: int) -> float:
 def kolmogorov_tail(distance: float, samples: int) -> float:
     """An upper bound on the probability that an empirical law is so far from its own (Dvoretzky, Kiefer, Wolfowitz)."""
     return min(1.0, 2 * math.exp(-2 * samples * distance**2))
+
+
+PARTS: Final = 16
+LEAST: Final = 4000
+"""Samples of a test, so that a part is expected 250 times and chi-square's law is near."""
+
+
+def uniform(what: str, ring: Ring, x: Residues) -> int:
+    """Object where elements [P, ...] do not look uniform, prime by prime; gives the number of tests."""
+    for p, row in zip(ring.primes, x.reshape(ring.size, -1), strict=True):
+        assert row.size >= LEAST, f"{what}: {row.size} samples are too few"
+        wide = row.astype(np.uint64) // np.uint64(-(-p // PARTS))
+        for how, parts in (("sizes", wide), ("low digits", row % PARTS)):
+            seen, expected = np.bincount(parts.astype(np.int64), minlength=PARTS), row.size / PARTS
+            tail = chi_square_tail(float(((seen - expected) ** 2).sum() / expected), PARTS - 1)
+            if tail < FALSE_ALARM:
+                raise Objection(f"{what}: the {how} of {row.size} elements are not uniform modulo {p}")
+    return 2 * ring.size
+
+
+def kolmogorov(what: str, samples: NDArray[np.float64]) -> None:
+    """Object where samples in [0, 1) do not look uniform (Kolmogorov and Smirnov)."""
+    ordered = np.sort(samples)
+    steps = np.arange(ordered.size + 1) / ordered.size
+    distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
+    if kolmogorov_tail(distance, ordered.size) < FALSE_ALARM:
+        raise Objection(f"{what}: {ordered.size} samples are {distance:.2f} away from a uniform law")
+
+
+def judge(what: str, hits: int, trials: int, chance: float) -> None:
+    """Object where so many guesses are right that chance does not explain it."""
+    if binomial_tail(hits, trials, chance) < FALSE_ALARM:
+        raise Objection(f"{what}: {hits / trials:.0%} of {trials} guesses are right; {chance:.0%} are chance")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from secea.atomic import replace_files
 from secea.commands import shell
 from secea.errors import DataError
-from secea.forms import form_of, is_new
+from secea.forms import form_of
 
 if TYPE_CHECKING:
-    from secea.engines.local_port import Hop
+    from secea.engines.traffic import Hop
 
 
 class Step(Protocol):
@@ -62,9 +59,8 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
       secea aggregate *.csv --out means/ --collusion 2 --max-abs 8
       secea aggregate *.parquet --out means/ --force --json
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
-    fewest = 2 if is_new(params["form"]) else 3
-    if len(tables) < fewest:
-        raise click.UsageError(f"at least {fewest} tables are needed, one for each client; {len(tables)} given")
+    if len(tables) < 2:
+        raise click.UsageError(f"at least 2 tables are needed, one for each client; {len(tables)} given")
     with _steps(len(tables) + 3) as step, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = run(tables, out, force=force, step=step, **params)
@@ -81,23 +77,20 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
     """Read, aggregate, write; nothing is written before everything is there."""
     targets = _targets(paths, out, force)
     from secea.commands import formats
-    from secea.engines.federation import FormFederation
-    from secea.engines.local import Federation
+    from secea.engines.federation import Federation
     from secea.params import Params
-    from secea.retrieval import check_paper
 
     sources = []
     for path in paths:
         step(f"reading {path.name}")
         sources.append(formats.read(path))
     asked = Params(clients=len(sources), dim=sources[0].table.dim, **params)
-    settings = form_of(form).checked(asked) if is_new(form) else check_paper(asked)
+    settings = form_of(form).checked(asked)
     formats.check(sources, settings.max_abs)
     fed = Federation(settings, form)
     started = time.perf_counter()
     step("set-up")
-    if isinstance(fed, FormFederation):
-        fed.progress = lambda done, total: step(f"set-up: names {100 * done // total} %", 0)
+    fed.progress = lambda done, total: step(f"set-up: names {100 * done // total} %", 0)
     fed.setup([source.table.names for source in sources])
     ready = time.perf_counter()
     step("round")
@@ -141,45 +134,17 @@ def _targets(paths: Sequence[Path], out: Path, force: bool) -> list[Path]:
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """All files in one folder, or none: written aside, and moved to their places when all of them are on the disk."""
+    """All files in one folder, or none, and then no folder that was not there before."""
     folder = next(iter(files)).parent
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=".secea-", dir=folder) as aside:
-            for target, data in files.items():
-                _write(Path(aside) / target.name, data, target)
-            with _uninterrupted():
-                for target in files:
-                    (Path(aside) / target.name).replace(target)
+        replace_files(files, durable=True)
     except BaseException:
         for each in made:
             with contextlib.suppress(OSError):  # it is not empty: somebody else has put something there
                 each.rmdir()
         raise
-
-
-def _write(path: Path, data: bytes, target: Path) -> None:
-    try:
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from None
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C comes too late: a few renames, and everything is done. Only the main thread is interrupted at all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     "--data", type=click.Choice(["umls", "borders"]),
     help="A network of medical concepts, or the borders of US states.  [umls if pykeen is installed]",
 )  # fmt: skip
-@click.option("--clients", metavar="N", default=4, show_default=True, help="Organisations.")
+@click.option("--clients", metavar="N", default=4, show_default=True, help="Number of organisations.")
 @shell.collusion_option
 @click.option(
-    "--entities", metavar="N", type=click.IntRange(min=1), help="So many made-up entities, in place of real data."
+    "--entities", metavar="N", type=click.IntRange(min=1), help="Number of made-up entities, in place of real data."
 )
 @click.option(
     "--dim", metavar="N", default=32, show_default=True, type=click.IntRange(min=1), help="Length of an embedding."
 )
 @click.option(
     "--seed", metavar="N", default=None, type=click.IntRange(min=0),
-    help="Of who knows what; the protocol's randomness is secret in any case.",
+    help="Seed of who knows what. The protocol's randomness is secret in any case.",
 )  # fmt: skip
 @shell.json_option
 def demo(
@@ -59,7 +59,7 @@ def demo(
     if data is not None and entities is not None:
         raise click.UsageError("--entities makes data up: leave --data out, or --entities")
     from secea.demo import guide
-    from secea.engines.federation import TwoClients
+    from secea.errors import TwoClients
 
     with _bar() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", TwoClients)  # what it says is shown among the results

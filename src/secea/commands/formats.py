@@ -44,7 +44,7 @@ def read(path: Path) -> Source:
     """The table in a file; its ending says what it is."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise DataError(f"{path}: tables are read from {', '.join(READERS)} files; the ending {path.suffix!r} is none")
+        raise DataError(f"{path} cannot be read: a table is a file that ends in {', '.join(READERS)}")
     if path.is_dir():
         raise DataError(f"{path} is a folder; give one file for each client")
     try:

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from secea.commands.estimate import Rates
     from secea.params import Params
+    from secea.party.form import Form
 
 FAR: Final = {"clients": 50, "entities": 10_000_000}
 """A size that no single machine holds."""
-MOST_CHOICES: Final = 9
 FLOAT_BYTES: Final = 4
 """Of a float32."""
 
 
 @click.command(short_help="Say what a federation would cost.")
-@click.option("--clients", metavar="N", required=True, type=int, help="How many; at least 2 (form keyed) or 3.")
+@click.option("--clients", metavar="N", required=True, type=int, help="Number of clients: 2 or more; form paillier: 3.")
 @click.option(
     "--entities", metavar="N", required=True, type=click.IntRange(min=1), help="Entities of all clients together."
 )
@@ -35,7 +35,9 @@ FLOAT_BYTES: Final = 4
 )
 @click.option("--dim", metavar="N", required=True, type=int, help="Length of an embedding.")
 @shell.collusion_option
-@click.option("--dropouts", metavar="N", default=0, show_default=True, help="So many may vanish in a round.")
+@click.option(
+    "--dropouts", metavar="N", default=0, show_default=True, help="Number of clients that may vanish in a round."
+)
 @click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
 @click.option(
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
@@ -46,8 +48,8 @@ FLOAT_BYTES: Final = 4
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
 @shell.form_option
 @click.option(
-    "--queries", type=click.Choice(["buckets", "full"]), default="buckets", show_default=True,
-    help="Forms reciprocal and paillier: a query runs over a bucket of entities, or over all, as in the paper.",
+    "--queries", type=click.Choice(["buckets", "full"]),
+    help="Form paillier: a query runs over a bucket of entities, or over all, as in the paper.  [buckets]",
 )  # fmt: skip
 @click.option("--key-bits", metavar="N", default=3072, show_default=True, help="Form paillier: bits of the modulus.")
 @click.option(
@@ -56,7 +58,7 @@ FLOAT_BYTES: Final = 4
 )  # fmt: skip
 @shell.json_option
 def plan(
-    entities: int, per_client: int | None, form: str, queries: str, mbit: float, as_json: bool, **params: Any
+    entities: int, per_client: int | None, form: str, queries: str | None, mbit: float, as_json: bool, **params: Any
 ) -> None:
     """What a federation would cost, and whom its clients have to trust, before anybody sets it up.
 
@@ -75,62 +77,47 @@ def plan(
         raise click.UsageError(
             f"--entities must be between --per-client and clients times that: {own:,} to {params['clients'] * own:,}"
         )
-    from secea.forms import is_new
+    from secea.forms import form_of
     from secea.params import Params
 
-    if is_new(form) and queries != "buckets":
-        raise click.UsageError(f"--queries is for the forms reciprocal and paillier; the form is {form}")
-    settings = _checked(Params(max_entities=own, max_union=entities, **params), form)
+    chosen = form_of(form, queries=queries)
+    settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
     with shell.working("running small federations to measure this machine"):
-        result = report(settings, form, queries, mbit)
+        result = report(settings, chosen, mbit)
     if as_json:
         shell.echo_json(result)
     else:
         _show(result, shell.console())
 
 
-def _checked(params: Params, form: str) -> Params:
-    from secea.forms import form_of, is_new
-    from secea.retrieval import check_paper
-
-    return form_of(form).checked(params) if is_new(form) else check_paper(params)
-
-
-def report(params: Params, form: str, queries: str, mbit: float) -> dict[str, Any]:
+def report(params: Params, form: Form, mbit: float) -> dict[str, Any]:
     """Everything: the fields of `secea.plan`, and what is made of them."""
     from secea.commands.estimate import measured
 
     assert params.max_union is not None
-    rates = measured(params, params.max_union, form, queries)
-    found = _costs(params, form, queries, rates, mbit)
+    rates = measured(params, params.max_union, form)
+    found = _costs(params, form, rates, mbit)
     tried = {trial.entities for pair in rates.trials.values() for trial in pair} - {0}
     return {
-        "params": asdict(params) | {"resolution": params.resolution} | _paper_only(params, form),
-        "form": form,
-        "queries": queries,
+        "params": asdict(params) | {"resolution": params.resolution},
+        "form": form.name,
+        "options": asdict(form),  # type: ignore[call-overload]  # every form is a dataclass
         "mbit": mbit,
         **found,
         "unprotected_round_bytes": 2 * params.N * (params.max_entities or 0) * params.dim * FLOAT_BYTES,
-        "choices": [row for each in _choices(params, form) if (row := _brief(each, form, queries, rates, mbit))],
-        "projection": _projection(params, form, queries, rates, mbit),
+        "choices": [row for each in _choices(params, form) if (row := _brief(each, form, rates, mbit))],
+        "projection": _projection(params, form, rates, mbit),
         "tried": {"clients": rates.clients, "entities": sorted(tried)},
     }
 
 
-def _paper_only(params: Params, form: str) -> dict[str, int]:
-    """What the paper's forms alone have."""
-    from secea.forms import is_new
-
-    return {} if is_new(form) else {"K": params.K, "need": params.need}
-
-
-def _costs(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any]:
+def _costs(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, Any]:
     """Bytes, seconds and memory of one federation."""
     from secea.plan import plan as planned
 
     assert params.max_union is not None
     M, N = params.max_union, params.N
-    cost = planned(params, entities=M, form=form, queries=queries)
+    cost = planned(params, entities=M, form=form)
     seconds = rates.seconds(params, cost)
     phases: dict[str, Any] = {}
     for phase, whole in (("setup", cost.setup_bytes), ("round", cost.round_bytes)):
@@ -145,73 +132,41 @@ def _costs(params: Params, form: str, queries: str, rates: Rates, mbit: float) -
         }  # fmt: skip
         client, server = phases[phase]["client"], phases[phase]["server"]
         phases[phase]["seconds"] = client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
-    return asdict(cost) | {"phases": phases, "memory": _memory(params, form, queries, rates, phases)}
+    return asdict(cost) | {"phases": phases, "memory": _memory(params, form)}
 
 
-def _memory(params: Params, form: str, queries: str, rates: Rates, phases: dict[str, Any]) -> dict[str, int]:
+def _memory(params: Params, form: Form) -> dict[str, int]:
     """Bytes. A party of a deployment holds what it keeps, and the messages of a phase; rows in the making are small.
 
     In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
     """
-    from secea.engines.local_port import at_once
-    from secea.forms import form_of, is_new
-    from secea.session import Scheme
-    from secea.wire.messages import CHUNK_BYTES
-
     assert params.max_union is not None
-    if is_new(form):
-        held = form_of(form).memory(params, params.max_union)
-        one = held["together"] + BASE_BYTES
-        return {"client_keeps": held["kept"], "client": held["client"], "server": held["server"], "one_process": one}
-    scheme = Scheme(params, form, queries)
-    N, M, J, own = params.N, params.max_union, scheme.query_count, scheme.max_entities
-    width, element = scheme.form.block_length, scheme.ring.element_bytes
-    kept = rates.stored(N, scheme.query_positions(M))
-    working = M * width * element + own * params.K * width * element + 8 * (J + own) * params.dim
-    largest = {
-        party: max(phase[party]["sent"] + phase[party]["received"] for phase in phases.values())
-        for party in ("client", "server")
-    }
-    return {
-        "client_keeps": kept,
-        "client": kept + working + largest["client"],
-        "server": largest["server"],
-        "one_process": N * (kept + working) + min(4 * N * at_once(N) * CHUNK_BYTES, largest["server"]) + BASE_BYTES,
-    }
+    held = form.memory(params, params.max_union)
+    one = held["together"] + BASE_BYTES
+    return {"client_keeps": held["kept"], "client": held["client"], "server": held["server"], "one_process": one}
 
 
 BASE_BYTES: Final = 60_000_000
 """Of Python, numpy and this package."""
 
 
-def _choices(params: Params, form: str) -> Iterator[Params]:
-    """Other values of T and of drop-outs around the chosen ones; K follows from them."""
-    from secea.forms import form_of, is_new
-
-    found = 0
-    if is_new(form):
-        for dropouts in sorted({0, 1, params.dropouts}):
-            with suppress(ParamsError):  # so many are too many for so few clients
-                most = form_of(form).checked(replace(params, collusion=None, dropouts=dropouts)).T
-                own = {params.T} if dropouts == params.dropouts else {min(params.T, most)}
-                for collusion in sorted({1, most} | own):
-                    yield replace(params, collusion=collusion, dropouts=dropouts)
-        return
-    for collusion in range(max(1, params.T - 1), params.T + 2):
-        for dropouts in sorted({0, 1, 2, params.dropouts}):
-            possible = collusion <= (params.N + 1) // 2 - 1 and dropouts <= params.N - 2 * collusion - 1
-            if possible and found < MOST_CHOICES:
-                found += 1
+def _choices(params: Params, form: Form) -> Iterator[Params]:
+    """Other values of T and of drop-outs around the chosen ones."""
+    for dropouts in sorted({0, 1, params.dropouts}):
+        with suppress(ParamsError):  # so many are too many for so few clients
+            most = form.checked(replace(params, collusion=None, dropouts=dropouts)).T
+            own = {params.T} if dropouts == params.dropouts else {min(params.T, most)}
+            for collusion in sorted({1, most} | own):
                 yield replace(params, collusion=collusion, dropouts=dropouts)
 
 
-def _brief(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
+def _brief(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, Any] | None:
     """One line of a table; None where precision and security leave no room for it."""
     try:
-        cost = _costs(params, form, queries, rates, mbit)
+        cost = _costs(params, form, rates, mbit)
     except ParamsError:
         return None
-    return _paper_only(params, form) | {
+    return {
         "clients": params.N, "entities": params.max_union, "per_client": params.max_entities,
         "collusion": params.T, "dropouts": params.dropouts, "primes": cost["primes"],
         "setup_bytes": cost["setup_bytes"], "round_bytes": cost["round_bytes"],
@@ -222,7 +177,7 @@ def _brief(params: Params, form: str, queries: str, rates: Rates, mbit: float) -
     }  # fmt: skip
 
 
-def _projection(params: Params, form: str, queries: str, rates: Rates, mbit: float) -> dict[str, Any] | None:
+def _projection(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, Any] | None:
     """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
     assert params.max_entities is not None
     assert params.max_union is not None
@@ -233,7 +188,7 @@ def _projection(params: Params, form: str, queries: str, rates: Rates, mbit: flo
         params, clients=clients, max_union=entities, max_entities=own,
         collusion=collusion, dropouts=params.dropouts * clients // params.N,
     )  # fmt: skip
-    return _brief(far, form, queries, rates, mbit)
+    return _brief(far, form, rates, mbit)
 
 
 # ------------------------------------------------------------------------------------------------------------- showing
@@ -263,10 +218,9 @@ def _show(found: dict[str, Any], console: Console) -> None:
     from rich.table import Table as Grid
 
     params = found["params"]
-    blocks = f" K={params['K']}," if "K" in params else ""
     console.print(
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
-        f" dim {params['dim']}; T={params['collusion']},{blocks} drop-outs"
+        f" dim {params['dim']}; T={params['collusion']}, drop-outs"
         f" {params['dropouts']}; form {found['form']}",
         style="bold",
     )
@@ -341,7 +295,7 @@ def _table(rows: list[dict[str, Any]], chosen: dict[str, Any] | None) -> Any:
     from rich.table import Table as Grid
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    named = {"collusion": "T", "dropouts": "drop-outs"} | ({"K": "K"} if any("K" in row for row in rows) else {})
+    named = {"collusion": "T", "dropouts": "drop-outs"}
     costs = ("client sends: set-up", "a round", "elapsed: set-up", "a round", "memory", "")
     for column in (*named.values(), *costs):
         grid.add_column(column, justify="right")

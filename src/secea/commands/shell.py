@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from secea.errors import DataError, MissingExtra, ParamsError, SecEAError, SnapshotError, TableError
-from secea.forms import CHOICES, DEFAULT
+from secea.forms import DEFAULT, NAMES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,14 +49,13 @@ class _Collusion(click.Option):
 
 collusion_option = click.option(
     "--collusion", cls=_Collusion, metavar="T", type=int,
-    help="T: so many clients may conspire with the server.  [all others]  Forms reciprocal and paillier: so many may"
-    " conspire without the server, fewer than half.  [1]",
+    help="T, the number of clients that may conspire with the server.  [all others]  Form paillier: the number that may"
+    " conspire with each other, fewer than half of them.  [1]",
 )  # fmt: skip
 form_option = click.option(
-    "--form", type=click.Choice(CHOICES), default=DEFAULT, show_default=True,
+    "--form", type=click.Choice(NAMES), default=DEFAULT, show_default=True,
     help="keyed protects a client even if the server and all others conspire, and takes two clients or more."
-    " reciprocal is the default of earlier versions, and goes in the next one. paillier is the paper's: slow, and its"
-    " exact means show the number of owners.",
+    " paillier is the paper's: slow, and its exact means show the number of owners.",
 )  # fmt: skip
 
 
@@ -101,6 +100,13 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order in which one meets them."""
         return list(self.commands)
+
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        """The same while the command line is read."""
+        try:
+            return super().make_context(*words, **more)
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; its output is complete when this returns."""

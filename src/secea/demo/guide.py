@@ -16,9 +16,8 @@ from rich.table import Table as Grid
 from secea.audit.attacks.keyed import Overheard
 from secea.demo import views
 from secea.demo.data import Tables, World, world
-from secea.engines.federation import FormFederation
-from secea.engines.local import Federation
-from secea.engines.local_port import Hop
+from secea.engines.federation import Federation
+from secea.engines.traffic import Hop
 from secea.errors import FederationError, ParamsError
 from secea.forms.keyed import Keyed
 from secea.params import Params
@@ -172,7 +171,6 @@ def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 def _timed(fed: Federation, tables: Tables, progress: Progress) -> tuple[dict[str, Any], list[dict[str, Floats]]]:
     """What it takes where nobody writes everything down, and the means."""
-    assert isinstance(fed, FormFederation)
     fed.progress = lambda done, total: progress("set-up: names", done, total)
     started = time.perf_counter()
     fed.setup([table.keys() for table in tables])

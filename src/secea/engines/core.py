@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from secea.engines.form_host import FormHost
+from secea.arithmetic.field import keep_freed_memory
 from secea.engines.host import Host, told
 from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task
@@ -252,7 +252,7 @@ class Client:
         return site
 
     @cached_property
-    def _host(self) -> Host | FormHost:
+    def _host(self) -> Host:
         return self.site.host()
 
     def obey(self, asked: Asked) -> bytes:
@@ -272,13 +272,14 @@ class Client:
         return told(error).encode()
 
 
-def _over(host: Host | FormHost) -> bool:
+def _over(host: Host) -> bool:
     """Whether the server said so itself; whoever carries its messages can say it too."""
-    return not isinstance(host, FormHost) or host.client.at.phase == host.client.session.form.end_phase
+    return host.client.at.phase == host.client.session.form.end_phase
 
 
 def do(client: Client, orders: Iterable[Asked]) -> None:
     """One order after another. What the user's code raises ends the core: a new one goes on from the saved state."""
+    keep_freed_memory()
     for asked in orders:
         asked.say(Mark.BEGUN)
         try:

@@ -1,7 +1,7 @@
-"""The server's side of a federation, over any engine: it drives the stages, and copes with whoever is lost.
+"""The server's side of a federation, over any engine: it goes through the table of phases.
 
-A `Driver` knows nothing of networks and clocks: a `Port` carries its orders and says who did not reply. Whoever fails
-in a stage is left out for the rest of the round, called again in the next one, and taken back when it answers.
+A `Driver` knows nothing of networks and clocks: a `Port` carries its orders and says who did not reply. Whoever
+fails in a phase is left out, called again, and taken back with the next union.
 """
 
 from __future__ import annotations
@@ -9,30 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-from secea.arithmetic.field import keep_freed_memory
 from secea.engines.log import Log
 from secea.engines.port import Failure, Port, Reply, Task
-from secea.errors import FederationError, ProtocolError, Stale, party
-from secea.server import Phase, Server
-from secea.wire.messages import Buffer
+from secea.errors import FederationError, ProtocolError, RoundLost, Stale, party
+from secea.party.phases import REST, UNKNOWN, Standing
+from secea.party.server import Server
+from secea.wire.messages import NO_CONTEXT
 
-ROUND_PHASES = (Phase.SHARE, Phase.ANSWER)
+MOST_TRIES: Final = 16
+"""Attempts at one union, or at what comes before it."""
+KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a stage may take: a fixed part, a part for its bytes, and, where clients train, their training."""
+    """How long a phase may take: a fixed part, a part for its bytes, and, where clients train, their training."""
 
     stage: float = 30.0
-    """Seconds for each stage, whatever its size."""
+    """Seconds for each phase, whatever its size."""
     bytes_per_second: float = 2e6
     """The slowest link that is waited for."""
     training: float = 3600.0
     """Seconds that a client may train."""
 
     def seconds(self, size: int, *, training: bool) -> float:
-        """For a stage in which a client sends and gets so many bytes."""
+        """For a phase in which a client sends and gets so many bytes."""
         return self.stage + size / self.bytes_per_second + (self.training if training else 0.0)
 
 
@@ -48,34 +52,28 @@ class Driver:
         save: Callable[[bytes], None] | None = None,
         log: Log | None = None,
     ) -> None:
-        keep_freed_memory()
         self.server, self._port = server, port
         self._patience, self._save, self._log = patience or Patience(), save, log or Log()
         self.present: set[int] = set()
         """Who takes part now."""
         self.failures: dict[int, str] = {}
         """Why each of the others does not: what was heard of it last."""
-        self._outside: set[int] = set()  # who answers, and has no part in this epoch
-        self._behind: set[int] = set()  # who answers, and has not the weights of the others
-        self._missed: set[int] = set()  # who was lost in the last stage: what came of it is not for them
-        self._everyone = set(range(server.session.params.N))  # who is called
-
-    @property
-    def done(self) -> int:
+        self.done = 0
         """The number of the last round that gave means."""
-        return self.server.done
+        self._standing: dict[int, Standing] = {}
+        self._outside: set[int] = set()  # who was lost since the last union began
+        self._renamed = False  # whether this round had its epoch of names
+        self._everyone = set(range(server.session.params.clients))  # who is called
+        self._saved = b""
 
     # ------------------------------------------------------------------------------------------------------- the run
 
     def setup(self) -> None:
-        """Hellos, union, queries and weights, with everyone who replies."""
+        """Hellos, names and the first union, with everyone who replies; a key of names needs all."""
         with self._given_up_on_error():
-            if self.server.phase is Phase.GREETING:
-                self._call(self._everyone)
-                self._new_epoch()
-            else:  # a server that was restored: the clients are where they were
-                self.present = set(self.server.members)
-                self._get_ready()
+            self._call(self._everyone)
+            self._get_ready()
+            self._is_in()
 
     def expect(self, clients: Iterable[int]) -> None:
         """These take part from now on, if they answer; the others are absent, and are not called."""
@@ -85,133 +83,241 @@ class Driver:
         self._call(self._everyone)
 
     def renew(self) -> None:
-        """A new epoch, with everyone who is present: someone's entities changed."""
+        """An epoch of names, and a union: somebody's entities changed."""
         with self._given_up_on_error():
-            self._new_epoch()
+            form = self.server.session.form
+            if form.names_phase and not self._waiting() and self.server.at.named >= form.last_epoch:
+                raise FederationError("all changes of entities of this session are used (max_updates): begin a new one")
+            self._rename()
+            self._get_ready()
 
     def round(self) -> None:
-        """One round: clients train on the means of the last one, and contribute. Whoever is lost is left out."""
+        """One round: clients train on the means of the last one, and contribute. `RoundLost` where it is lost."""
         with self._given_up_on_error():
-            self._get_ready()
-            self.server.begin_round(self.present)
-            while not self._finish_round():
-                self._get_ready()
-                self.server.begin_round(self.present)
+            form, server = self.server.session.form, self.server
+            self._renamed = False
+            tries = 0
+            while not self._trained():
+                if (tries := tries + 1) == MOST_TRIES:
+                    raise FederationError(f"{MOST_TRIES} attempts at a round failed before anybody uploaded")
+            if form.round_phase != form.ready_phase:
+                self._begin(form.round_phase, server.at.members)
+            self._go_on()
+            self.done = server.at.round
+            self._is_in()
+            self._log.noted("round", number=self.done, clients=sorted(self.present & set(server.at.members)))
 
     def finish(self) -> None:
-        """The last means go out, and the clients forget the rest."""
-        for n, reply in self._exchange(dict.fromkeys(self.present, Task.END)):
-            self._heard(n, reply)
+        """The last means go out, and clients hear that it is over. They keep the keys of their names."""
+        members = [n for n in self.server.at.members if n in self.present]
+        if members and self.server.at.phase == REST and self.server.at.size != UNKNOWN:
+            self._begin(self.server.session.form.end_phase, members)
+            for n, reply in self._exchange(dict.fromkeys(members, Task.END)):
+                self._heard(n, reply)
+            self.server.give_up()
 
     @contextmanager
     def _given_up_on_error(self) -> Iterator[None]:
-        """What cannot be finished is given up: the next round begins afresh, and with a new epoch if it must."""
+        """What cannot be finished is given up: the next round begins with a new union."""
         try:
             yield
-        except FederationError:
-            self.give_up()
+        except (FederationError, ProtocolError):
+            self.server.give_up()
             raise
 
-    def give_up(self) -> None:
-        """What goes on will not be finished."""
-        self.server.abandon()
-        if not self._in(Phase.READY):
-            self._outside |= self.present
-        self._keep()
+    def _trained(self) -> bool:
+        """Whether everyone of the union has trained, and all is ready for an upload; or it has come already."""
+        form, server = self.server.session.form, self.server
+        self._get_ready()
+        self._begin(form.ready_phase, server.at.members)
+        if not self._stage(Task.ROUND):
+            return False
+        if not set(server.at.members) <= self.present:  # lost after it was ready: it costs a union, not the round
+            server.give_up()
+            return False
+        if server.part.renamed and self.can_rename() and not self._renamed:
+            self._renamed = True  # once for each round: whoever always says so is not believed
+            self._rename()
+            return False
+        return True
 
-    def _finish_round(self) -> bool:
-        """Whether the round gave means. If not, it is to be begun again with those who are left."""
-        while self._in(*ROUND_PHASES):
-            self._stage(Task.ROUND if self._in(Phase.SHARE) else Task.STEP)
-        if self.server.done == self.server.round:
-            finished = self.present & set(self.server.members)  # not those who just came back
-            self._log.noted("round", number=self.server.round, clients=sorted(finished))
-            return True
-        return False
+    def _is_in(self) -> None:
+        """Those who take part are not lost any more."""
+        for n in self.present & set(self.server.at.members):
+            self.failures.pop(n, None)
+
+    # ---------------------------------------------------------------------------------------------------- what is due
 
     def _get_ready(self) -> None:
-        """Queries and weights of everyone who is present."""
-        if self._in(*ROUND_PHASES):  # it was begun by a driver that is no more
-            self._finish_round()
-        if len(self.present) < self.server.fewest:
-            self._call(self._everyone - self.present)
-        changed = self._outside or self._behind or self.present != set(self.server.contributors)
-        if changed and self.server.queue and self.server.round and self.server.done == self.server.round:
-            self._call(self.present, Task.STEP)  # the means go out before anything new begins
-        if self._outside or not self.present <= set(self.server.query_members):
-            self._new_epoch()
-        self._until_ready()
-        while self.server.session.form.weighted and (self._behind or self.present != set(self.server.contributors)):
-            self._behind, self._missed = set(), set()
-            self.server.begin_weights(self.present)
-            self._keep()
-            self._until_ready()
+        """Whatever a round needs: a key of the names, the names' keys, a union of all who are here, mask keys."""
+        form, params = self.server.session.form, self.server.session.params
+        for _ in range(MOST_TRIES):
+            phase = self._due()
+            if phase and len(self.present) < form.fewest(params, phase, self.server.at.named + 1):
+                self._call(self._everyone - self.present)
+                phase = self._due()
+            if not phase:
+                return
+            if phase == form.names_phase:
+                self._rename()
+            else:
+                self._begin(phase, self.present)
+                self._go_on()
+            self._disbelieve()
+        raise FederationError(f"{MOST_TRIES} attempts at a union failed")
 
-    def _new_epoch(self) -> None:
-        """Everything is set up anew, for all who reply."""
-        self._outside, self._behind, self._missed = set(), set(), set()
-        self.server.begin_epoch(self.present)
-        self._keep()
-        self._until_ready()
+    def _due(self) -> str:
+        """The phase that has to come before a round; none if all is there."""
+        form, server = self.server.session.form, self.server
+        self._weed()
+        at, here = server.at, {n: self._standing[n] for n in self.present}
+        if form.names_phase and not any(each.named for each in here.values()):
+            dealt = len({each.base for each in here.values()} | {at.base}) == 1 and at.base != NO_CONTEXT
+            return form.names_phase if dealt else form.setup_phase
+        if waiting := self._waiting():
+            others = len(self.present) - len(waiting)
+            if self.can_rename() or others < form.fewest(server.session.params, form.union_phase, at.named):
+                return form.names_phase
+            for n in waiting:  # the others need not wait with them
+                self._lose(n, "the keys of its new names have not come: for these more clients must be here")
+            return self._due()
+        stands = at.size != UNKNOWN and at.members == at.participants == tuple(sorted(here))
+        if (
+            not stands
+            or self._outside & here.keys()
+            or any((each.settled, each.round) != (at.union, at.round) for each in here.values())
+        ):
+            return form.union_phase
+        return "" if server.part.prepared(at) else form.prepare_phase
 
-    def _until_ready(self) -> None:
-        while not self._in(Phase.READY):
-            self._stage(Task.STEP)
+    def _weed(self) -> None:
+        """Learn where clients stand; leave out who has no share of the key of the names."""
+        self.server.learn({n: self._standing[n] for n in self.present})
+        for n in sorted(self.present):
+            if self._keyless(n):
+                self._lose(n, KEYLESS)
 
-    def _in(self, *phases: Phase) -> bool:
-        return self.server.phase in phases
+    def _keyless(self, n: int) -> bool:
+        """Whether a client lost its share of the key of the names, or has one of another key."""
+        at = self.server.at
+        return at.named > 0 and self._standing[n].base != at.base
 
-    # ----------------------------------------------------------------------------------------------------- exchanges
+    def _disbelieve(self) -> None:
+        """Leave out who says after a whole union that it is in none, or that it waits for keys that have come."""
+        at = self.server.at
+        for n in sorted(self.present & set(at.members)) if at.size != UNKNOWN else ():
+            standing = self._standing[n]
+            if standing.settled != at.union or standing.names > standing.named:
+                self._lose(n, "it does not say where it stands")
 
-    def _call(self, clients: Iterable[int], task: Task = Task.HELLO) -> None:
-        """Who is there? A client that answers takes part from now on."""
-        for n, reply in self._exchange(dict.fromkeys(clients, task)):
-            self._heard(n, reply, settled=True)
+    def _waiting(self) -> dict[int, int]:
+        """Who has asked for new names and got no answers, and in which epoch: an epoch of names broke off."""
+        standing = {n: self._standing[n] for n in sorted(self.present)}
+        return {n: each.names for n, each in standing.items() if each.names > each.named}
 
-    def _stage(self, task: Task) -> None:
-        """One stage with all whose turn it is; those who were lost are called at the same time, and not waited for."""
-        due = self.present & set(self.server.taking_part)
-        waiting = set(due)
+    def _rename(self) -> None:
+        """An epoch of names, and the union that follows; the last one again where its answers did not come to all."""
+        form, epoch = self.server.session.form, max(self._waiting().values(), default=0)
+        repeated = epoch if epoch == self.server.at.named else 0
+        self._begin(form.names_phase or form.union_phase, self.present, names=repeated)
+        self._go_on()
+
+    def can_rename(self) -> bool:
+        """Whether enough clients are here for new names; if not, those who have some wait."""
+        form, params, at = self.server.session.form, self.server.session.params, self.server.at
+        if not form.names_phase:
+            return len(self.present) >= form.fewest(params, form.union_phase, 0)
+        enough = len(self.present) >= form.fewest(params, form.names_phase, at.named + 1)
+        return enough and (at.named < form.last_epoch or bool(self._waiting()))
+
+    # ---------------------------------------------------------------------------------------------------------- phases
+
+    def _begin(self, phase: str, members: Iterable[int], *, names: int = 0) -> None:
+        self.server.begin(phase, sorted(members), names=names)
+        if self.server.row.counts == "union":
+            self._outside -= set(self.server.at.members)
+
+    def _go_on(self) -> None:
+        """Phase after phase, until nothing goes on; where it breaks off, what is due is found out anew."""
+        while self.server.at.phase != REST:
+            if not self._stage(Task.STEP):
+                return
+
+    def _stage(self, task: Task) -> bool:
+        """One phase with its members; whoever was lost is called while they train. Whether it went well."""
+        members = set(self.server.at.members)
+        waiting = members & self.present
         called = self._everyone - self.present if task is Task.ROUND else set[int]()
         for n, reply in self._exchange(dict.fromkeys(called, Task.HELLO) | dict.fromkeys(waiting, task)):
-            self._heard(n, reply, settled=n in called or task is Task.ROUND)
+            self._heard(n, reply)
             if isinstance(reply, Failure) or not reply.more:
                 waiting.discard(n)
             if not waiting:
                 break
         for n in waiting:
             self._lose(n, "it did not reply in time")
-        if task is Task.ROUND and self._outside & set(self.server.members):  # someone's entities changed
-            self.server.abandon()
-            return
-        self._missed = due - self.present
-        try:
-            self._close()
-        finally:
-            self._keep()
+        if self.server.row.silent and self._changed(members):
+            self.server.give_up()
+            return False
+        return self._close(members)
 
-    def _close(self) -> None:
-        self.server.close()
+    def _changed(self, members: set[int]) -> bool:
+        """Whether somebody's entities changed, in a form in which it says so. Who says it twice is not believed."""
+        changed = {n for n in members & self.present if not self._standing[n].settled}
+        if changed and not self._renamed:
+            self._renamed = True
+            return True
+        for n in changed:
+            self._lose(n, "it says again that its entities changed")
+        return False
+
+    def _close(self, members: set[int]) -> bool:
+        """End a phase with what came. A round that cannot be finished is lost; anything else is begun anew."""
+        server, row = self.server, self.server.row
+        why = ""
+        if server.enough:
+            try:
+                server.close()
+            except ProtocolError as error:
+                why = str(error)
+                self._log.noted("refused", why=why)
+        else:
+            why = f"{', '.join(map(party, sorted(members - self.present)))} vanished in the middle of it"
+        for n in members - self.present:
+            server.lost_touch(n)  # what comes of this phase is not for them
+        if not why:
+            return True
+        server.give_up()
+        if row.loses_round:
+            raise RoundLost(f"round {server.at.round} is lost: {why}")
+        return False
+
+    # ----------------------------------------------------------------------------------------------------- exchanges
+
+    def _call(self, clients: Iterable[int]) -> None:
+        """Who is there? A client that answers takes part from the next union on."""
+        for n, reply in self._exchange(dict.fromkeys(clients, Task.HELLO)):
+            self._heard(n, reply)
 
     def _exchange(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Reply | Failure]]:
         server = self.server
+        session = server.session
         timeout = self._patience.seconds(server.stage_bytes, training=Task.ROUND in tasks.values())
-        return self._port.exchange(tasks, server.round, self._inboxes, timeout)
+        timeout += session.form.patience(session.params, server.at)
+        self._keep()
+        addressed = {n for n, task in tasks.items() if task is not Task.HELLO}
+        number = server.at.round + (not server.row.silent)  # of the round that is to begin, or has begun
+        return self._port.exchange(tasks, number, partial(server.drain, addressed), timeout)
 
-    def _inboxes(self) -> dict[int, list[Buffer]]:
-        """What the server has for each client: all of the stage, or, where it streams, what came up since."""
-        if self.server.early:
-            return self.server.drain()
-        inboxes: dict[int, list[Buffer]] = {}
-        for n, message in self.server.outbox():
-            if n not in self._missed:
-                inboxes.setdefault(n, []).append(message)
-        return inboxes
-
-    def _heard(self, n: int, reply: Reply | Failure, *, settled: bool = False) -> None:
-        """Take a client's reply. `settled`: it should have been set up for this epoch; if not, another is needed."""
+    def _heard(self, n: int, reply: Reply | Failure) -> None:
         if isinstance(reply, Failure) or reply.fault:
             self._lose(n, reply.reason if isinstance(reply, Failure) else reply.fault)
+            return
+        session = self.server.session
+        try:
+            self._standing[n] = Standing.parse(reply.standing, session.params.rounds, session.form.last_epoch)
+        except ValueError as error:
+            self._lose(n, str(error))
             return
         for message in reply.messages:
             try:
@@ -224,23 +330,27 @@ class Driver:
                 return
             else:
                 self._log.accepted(message)
+        if self._keyless(n) and self.server.row.sends:  # where nothing goes on, it may be that all have begun anew
+            self._lose(n, KEYLESS)
+            return
+        if n not in self.server.link.peers:
+            self._lose(n, "it answers, and says no hello")
+            return
         self.present.add(n)
-        self.failures.pop(n, None)
-        if settled and (reply.epoch, reply.attempt) != (self.server.epoch, self.server.attempt):
-            self._outside.add(n)
-        elif settled and reply.weights != self.server.weights:
-            self._behind.add(n)
 
     def _refused(self, n: int, error: ProtocolError) -> None:
         self._lose(n, str(error))
 
     def _lose(self, n: int, reason: str) -> None:
         self.present.discard(n)
-        self._outside.discard(n)
-        self._behind.discard(n)
+        self._outside.add(n)
         self.failures[n] = reason
+        self.server.lost_touch(n)
         self._log.noted("lost", client=party(n), why=reason)
 
     def _keep(self) -> None:
-        if self._save:
-            self._save(self.server.save())
+        """The server's state, before anything leaves."""
+        data = self.server.save()
+        if self._save and data != self._saved:
+            self._save(data)
+            self._saved = data

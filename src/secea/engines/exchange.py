@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from secea.arithmetic.ristretto import stay_in_this_thread
+from secea.arithmetic.threads import stay_in_this_thread
 from secea.engines.port import Failure, Reply, Task
 from secea.errors import SERVER, FederationError, RoundLost, Stale, party
 from secea.party.client import Client
-from secea.party.phases import REST
+from secea.party.phases import GREETING, REST
 from secea.party.server import Server
 from secea.wire.messages import Buffer
 
@@ -73,8 +73,12 @@ class Exchange:
                 self._hand_over(n, [client.link.hello_message()])
 
     def run(self, phase: str, members: Iterable[int], *, until: str = REST) -> None:
-        """Announce a phase, and go on until the server is at rest. Whoever is lost costs what the table says."""
-        self.server.begin(phase, members)
+        """Begin a phase, unless it has passed, and go on until the server is at rest.
+
+        Whoever is lost costs what the table says.
+        """
+        if self.server.at.phase in (REST, GREETING) or self.server.session.asks:
+            self.server.begin(phase, members)
         while self.server.at.phase != until:
             self.step()
 

@@ -1,4 +1,4 @@
-"""A federation on the new core, in one process: a `Federation` for the forms of `secea.forms`."""
+"""A whole federation in one process: every party's state machine, and bytes passed between them as a network would."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
+from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
-from secea.engines.form_driver import FormDriver
-from secea.engines.local import Federation, Losses, client_table, each_client
-from secea.engines.local_port import Account
-from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError
+from secea.engines.traffic import Account, Cost, Hop
+from secea.errors import (
+    SERVER,
+    CallError,
+    FederationError,
+    ParamsError,
+    ProtocolError,
+    TableError,
+    TableTypeError,
+)
 from secea.forms import DEFAULT, form_of
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import ClientPart, Form
 from secea.party.server import Server
 from secea.party.session import Session
-from secea.table import Name, TableLike, canonical_names, like
+from secea.table import Name, Table, TableLike, as_table, canonical_names, like
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import Buffer, kind_of
 from secea.wire.randomness import Entropy
@@ -30,13 +37,8 @@ from secea.wire.randomness import Entropy
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: how far the long part of a set-up is."""
 
-
-class TwoClients(UserWarning):
-    """Two clients learn more of each other than three: by subtraction."""
-
-
-class Uncovered(UserWarning):
-    """So many drop-outs leave no room against a server that deviates."""
+Losses: TypeAlias = Iterable[int] | Mapping[int, str]
+"""Clients that vanish in the middle of a round; or each with the phase in the middle of which it is lost."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +58,30 @@ class _Before:
         return (*self.stay, *(n for n in range(self.session.params.clients) if n not in self.stay))
 
 
-class FormFederation(Federation):
-    """All parties of a federation whose form lives on the new core."""
+class Federation:
+    """All parties of a federation, driven in this process: for tests, simulations, and a single machine.
 
-    def __init__(  # a federation is chosen by its form: see `Federation.__new__`
+    `form` is as for `aggregate`; one with options of its own can be given too: `Keyed(max_updates=100)`.
+
+    >>> fed = Federation(Params(clients=3, dim=2))
+    >>> fed.setup([["a", "b"], ["a"], ["b", "c"]])
+    >>> means = fed.round([{"a": [1.0, 2.0], "b": [0.0, 0.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0], "c": [5.0, 5.0]}])
+    >>> [sorted(m) for m in means]
+    [['a', 'b'], ['a'], ['b', 'c']]
+    """
+
+    def __init__(
         self,
         params: Params,
         form: str | Form = DEFAULT,
-        queries: str = "buckets",
+        queries: str | None = None,
         *,
         entropy: Entropy = os.urandom,
     ) -> None:
+        """`queries` is an option of the form "paillier"."""
         if not isinstance(params, Params):
             raise ParamsError(f"a Federation takes secea.Params(clients=..., dim=...), got {type(params).__name__}")
-        if queries != "buckets":
-            raise ParamsError(f"this form has no queries; queries={queries!r} is for the paper's forms")
-        self.form = form_of(form)
+        self.form = form_of(form, queries=queries)
         self.params = self.form.checked(params)
         self._asked = params  # as the user gave them: bounds and collusion may be open
         self._entropy = entropy
@@ -82,11 +92,23 @@ class FormFederation(Federation):
         self._busy = Lock()
         self._number = 0
         self.progress: Progress | None = None
-        if params.clients == 2:
-            warnings.warn(self.form.trust(self.params)[-1], TwoClients, stacklevel=3)
-        D, T = self.params.dropouts, self.params.T
-        if params.collusion is None and params.clients <= 2 * D + T:
-            warnings.warn(self.form.trust(self.params)[2], Uncovered, stacklevel=3)
+        for caution in self.form.cautions(params):
+            warnings.warn(caution, stacklevel=2)
+
+    @property
+    def traffic(self) -> list[Hop]:
+        """One record for each message and hop."""
+        return self._account.traffic
+
+    @property
+    def timing(self) -> dict[int | str, dict[str, Cost]]:
+        """Time, bytes and storage by party and phase: see `Cost` and `PHASES`."""
+        return self._account.timing
+
+    @property
+    def faults(self) -> list[ProtocolError]:
+        """What parties refused."""
+        return self._account.faults
 
     # ------------------------------------------------------------------------------------------------- the user's
 
@@ -111,18 +133,20 @@ class FormFederation(Federation):
         identities |= {i: before.identities[n] for i, n in enumerate(old) if before and n is not None}
         keys = tuple(identities[n].public for n in range(len(identities)))
         session = Session(params, Roster(keys, self._identities[SERVER].public), following or self.form)
-        clients = {n: Client(session, n, each, names.get(n, ()), self._entropy) for n, each in identities.items()}
+        self._account.begin(len(identities))
+        self._account.phase, self._account.round = "setup", 0
+        clients = {}
+        for n, each in identities.items():
+            with self._account.timed("keys", n):
+                clients[n] = Client(session, n, each, names.get(n, ()), self._entropy)
         server = Server(session, self._identities[SERVER], self._entropy)
         exchange = Exchange(server, clients, tap=self._tap, clock=self._clock)
         exchange.losses = losses
-        self._account.begin(len(clients))
-        self._account.phase, self._account.round = "setup", 0
-        self._account.whole_process = False
         asked = sum(len(own) for n, own in names.items() if not old or old[n] is None)
         try:
-            for i, n in enumerate(old):
-                if before and n is not None:
-                    clients[i].part.inherit(before.session, before.parts[n])
+            for i, former in enumerate(old):
+                if before and former is not None:
+                    clients[i].part.inherit(before.session, before.parts[former])
             with self._watched(exchange, asked):
                 exchange.greet()
                 self._run(exchange, self.form.setup_phase, clients)
@@ -219,12 +243,15 @@ class FormFederation(Federation):
             raise
 
     def prepare(self) -> None:
-        """With drop-outs: mask keys for the next rounds, made and shared ahead. Optional, and counted apart."""
+        """What does not depend on the tables, made before a round: mask keys, encryption randomness. Optional."""
         exchange = self._running_exchange
         with self._alone():
-            at = exchange.server.at
-            if self.params.dropouts and at.members == at.participants:  # else the next union brings them
-                self._account.phase, self._account.round = "offline", 0
+            server, at = exchange.server, exchange.server.at
+            self._account.phase, self._account.round = "offline", 0
+            exchange.each(at.members, lambda n: self.clients[n].part.prepare())
+            with exchange.clock(SERVER, "prepare"):
+                server.part.prepare(at)
+            if not server.part.prepared(at) and at.members == at.participants:  # else the next union brings them
                 self._run(exchange, self.form.prepare_phase, at.members)
 
     def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
@@ -254,6 +281,8 @@ class FormFederation(Federation):
                 self.faults.append(error)
                 exchange.server.give_up()
                 raise
+            finally:
+                self.faults.extend(fault for n in given for fault in self.clients[n].part.faults)
         here = exchange.here
         return [
             like(sources[n], given[n], self.clients[n].part.means_like(given[n])) if n in here else None
@@ -320,6 +349,16 @@ class FormFederation(Federation):
                 saved = self.clients[n].save()
                 self.clients[n] = Client.restore(self.session, self._identities[n], saved, self._entropy)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One call at a time."""
+        if not self._busy.acquire(blocking=False):
+            raise CallError("this federation is busy with another call")
+        try:
+            yield
+        finally:
+            self._busy.release()
+
     def _check_client(self, client: int) -> None:
         if client not in range(self.params.clients):
             raise CallError(f"there is no client {client!r}; the clients are 0..{self.params.clients - 1}")
@@ -343,7 +382,7 @@ class FormFederation(Federation):
         return self._account.timed(phase, _name(party))
 
 
-class _Driver(FormDriver):
+class _Driver(Driver):
     """A driver beside its clients: what a phase gives is delivered at once, and a wrong message is an error."""
 
     def __init__(self, exchange: Exchange, account: Account) -> None:
@@ -368,3 +407,47 @@ class _Driver(FormDriver):
 
 def _name(party: int) -> int | str:
     return "server" if party == SERVER else party
+
+
+def each_client(items: object, count: int, what: str) -> list[Any]:
+    """One item per client."""
+    if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
+        raise TableTypeError(f"expected a list of {count} {what}, one per client, got {type(items).__name__}")
+    listed = list(items)
+    if len(listed) != count:
+        raise TableError(f"{len(listed)} {what} were given, the federation has {count} clients")
+    return listed
+
+
+def client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
+    """A client's table; an error says whose it is."""
+    try:
+        return as_table(source, dim)
+    except TableError as error:
+        raise type(error)(f"client {n}: {error}") from None
+
+
+def aggregate(
+    tables: Iterable[TableLike], *, form: str | Form = DEFAULT, queries: str | None = None, **params: Any
+) -> list[Any]:
+    """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
+
+    Keywords are those of `Params`; clients, dim and the bounds come from the tables. For one aggregation: in a training
+    loop use a `Federation`, whose set-up is done once, and whose fill of low bits stays the same from round to round.
+    `form` is "keyed", which protects a client even if the server and all others conspire, and works for two clients or
+    more; or "paillier", the paper's, which has the option `queries`: "buckets", or "full" as in the paper.
+    """
+    known = {each.name for each in fields(Params)}
+    if unknown := sorted(params.keys() - known):
+        raise ParamsError(f"aggregate takes no {unknown[0]!r}; it takes form, queries, {', '.join(sorted(known))}")
+    if isinstance(tables, Mapping | str | bytes | Table) or not isinstance(tables, Iterable):
+        raise TableTypeError(f"expected a list of tables, one per client, got {type(tables).__name__}")
+    sources = list(tables)
+    filled = [(n, table) for n, source in enumerate(sources) if len(table := client_table(n, source))]
+    dim = filled[0][1].dim if filled else 1
+    for n, table in filled:
+        if table.dim != dim:
+            raise TableError(f"client {filled[0][0]} has embeddings of length {dim}, client {n} of length {table.dim}")
+    fed = Federation(Params(**({"clients": len(sources), "dim": dim} | params)), form, queries)
+    fed.setup([source.keys() for source in sources])
+    return fed.round(sources)

@@ -21,15 +21,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from secea.atomic import replace_files
 from secea.errors import ParamsError
-from secea.forms import form_class, is_new
+from secea.forms import NAMES, form_of, options_of
 from secea.params import Params
-from secea.party.session import Session as FormSession
-from secea.session import Session as PaperSession
+from secea.party.session import Session
 from secea.wire.keys import Identity, Roster, spelled
-
-Session = FormSession | PaperSession
-"""What all parties agree on, whichever form it is for."""
 
 
 def write_identity(identity: Identity, path: Path | str) -> None:
@@ -97,21 +94,14 @@ def make_session(server: str, clients: Sequence[str], params: Sequence[str], for
         tuple(read_public(path) for _, path in named), read_public(server), tuple(name for name, _ in named)
     )
     given = {name: _number(name, value) for name, value in (_pair(param, "--param NAME=VALUE") for param in params)}
-    options = {each.name for each in fields(form_class(form))} if is_new(form) else set()
+    options = set(options_of(form))
     known = [each.name for each in fields(Params) if each.name != "clients"] + sorted(options)
     if unknown := given.keys() - {"clients", *known}:
         raise ParamsError(f"there is no parameter {min(unknown)!r}; there are {', '.join(known)}")
     if missing := {"dim", "max_entities", "max_union"} - given.keys():
         raise ParamsError(f"the parameter {min(missing)} is missing: --param {min(missing)}=...")
     chosen = {name: given.pop(name) for name in options & given.keys()}
-    return session_of(Params(**({"clients": len(named)} | given)), roster, form, chosen)
-
-
-def session_of(params: Params, roster: Roster, form: str, options: dict[str, Any], queries: str = "buckets") -> Session:
-    """An agreement for a form of this name, with its options."""
-    if is_new(form):
-        return FormSession(params, roster, form_class(form)(**options))
-    return PaperSession(params, roster, form, queries)
+    return Session(Params(**({"clients": len(named)} | given)), roster, form_of(form, **chosen))
 
 
 def _pair(text: str, expected: str) -> tuple[str, str]:
@@ -130,24 +120,19 @@ def _number(name: str, text: str) -> Any:
 
 def write_session(session: Session, path: Path | str) -> None:
     """All that the parties agree on. Nothing in it is secret."""
-    fresh = Path(path).with_name(Path(path).name + ".new")
     try:
-        fresh.write_text(session_json(session) + "\n", encoding="utf-8")
-        fresh.replace(path)
+        replace_files({Path(path): f"{session_json(session)}\n".encode()})
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise ParamsError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def session_json(session: Session) -> str:
     """The federation file."""
-    form = session.form
-    own = {"queries": session.queries} if isinstance(session, PaperSession) else {"options": asdict(cast(Any, form))}
     text = {
         "secea": 1,
         "params": asdict(session.params),
-        "form": form.name,
-        **own,
+        "form": session.form.name,
+        "options": asdict(cast(Any, session.form)),
         "server": session.roster.server.hex(),
         "clients": [
             {"name": name, "key": key.hex()}
@@ -169,11 +154,15 @@ def read_session(path: Path | str) -> Session:
             tuple(client["name"] for client in text["clients"]),
         )
         form = text["retrieval" if "retrieval" in text else "form"]  # its older name
-        options, queries = text.get("options", {}), text.get("queries", "buckets")
-        session = session_of(Params(**text["params"]), roster, form, options, queries)
+        options = {"queries": text["queries"]} if "queries" in text else text.get("options", {})  # 0.1.0 had the former
+        session = Session(Params(**text["params"]), roster, form_of(form, **options)) if form in NAMES else None
         fingerprint = text["fingerprint"]
     except (ValueError, KeyError, TypeError) as error:
         raise ParamsError(f"{path} is no federation file: {error}; make one with `secea roster`") from None
+    if session is None:
+        raise ParamsError(
+            f"{path} is for the form {form!r}, which this version does not have: make a new one with `secea roster`"
+        )
     if fingerprint != session.fingerprint:
         raise ParamsError(f"{path} was changed: its contents have the fingerprint {session.fingerprint}")
     return session

@@ -1,28 +1,26 @@
-"""A client on its own site: the state machine, its saved state, its log, and the user's two functions.
+"""A client on its own site: the state machine, its saved state, its log, and the user's functions.
 
-What a user writes is "my entity names" and "given the means, train and give me my new table". A `Host` does the rest:
-it takes orders (`secea.engines.port`) from whatever engine carries them, and saves before anything leaves.
+Everything that changes its state came in a message that the server sealed for this life of the client: when to train,
+and that a run is over. An order that is forged, late or repeated does nothing; an authentic message that is wrong ends
+the attempt.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from secea.arithmetic.field import keep_freed_memory
-from secea.client import Client
 from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
-from secea.errors import SERVER, CallError, ParamsError, ProtocolError, SecEAError, SnapshotError, Stale, party
-from secea.session import Session
+from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale, party
+from secea.party.client import Client
+from secea.party.session import Session
 from secea.table import Table, TableLike, as_table, canonical_names
 from secea.wire import snapshot
 from secea.wire.keys import Identity
-from secea.wire.messages import Buffer, Header, Kind
-
-BEGINS_ANEW: Final = "it begins anew, as the server does"
+from secea.wire.messages import Buffer
 
 
 def _nothing(means: Table | None) -> None:
@@ -56,14 +54,8 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__} at its own side; its log has the rest"
 
 
-def reply(client: Client, messages: list[Buffer], fault: str = "", *, more: bool = False) -> Reply:
-    """What a client sends, and where it stands."""
-    epoch = client.epoch if client.settled else 0
-    return Reply(epoch, client.attempt, client.usable_weights, messages, fault, more)
-
-
 class Host:
-    """Client n of a session, as an engine sees it. A new one over the same store goes on where the old one stopped."""
+    """Client n of a session, as an engine sees it. A new one over the same store is a new life of the same client."""
 
     def __init__(
         self,
@@ -74,73 +66,66 @@ class Host:
         store: Store | None = None,
         log: Log | None = None,
     ) -> None:
-        keep_freed_memory()
         self._session, self._identity = session, identity
         self._participant, self._store, self._log = participant, store, log or Log()
         self._table: Table | None = None
+        self._trained = 0  # the round in which the table was trained
+        self._saved = b""
         self.client = self._restored() or Client(session, number, identity, participant.names())
+
+    # ------------------------------------------------------------------------------------------------------- its state
 
     def _restored(self) -> Client | None:
         saved = self._store.load("client") if self._store else None
         if saved is None or self._store is None:
             return None
         if table := self._store.load("table"):
-            self._table = Table(**snapshot.loads(table))
+            content = snapshot.loads(table)
+            self._table, self._trained = Table(content["names"], content["matrix"]), content["round"]
         return Client.restore(self._session, self._identity, saved)
 
     def _save(self) -> None:
-        if self._store:
-            self._store.save("client", self.client.save())
+        """What must survive, before anything leaves; written only where it changed."""
+        if self._store is None:
+            return
+        data = self.client.save()
+        if (hashed := hashlib.sha256(data).digest()) != self._saved:
+            self._store.save("client", data)
+            self._saved = hashed
+
+    def _keep(self, table: Table | None, round: int) -> None:
+        self._table, self._trained = table, round
+        if self._store and table is None:
+            self._store.forget("table")
+        elif self._store and table is not None:
+            content = {"names": tuple(table.names), "matrix": table.matrix, "round": round}
+            self._store.save("table", snapshot.dumps(content))
+
+    # ---------------------------------------------------------------------------------------------------------- orders
 
     def obey(self, order: Order) -> Reply:
-        """Take the messages, do the task, save, and only then say what is to be sent."""
+        """Take the messages, do what they ask for, save, and only then say what is to be sent."""
+        client = self.client
         try:
-            if self._forgets(order.messages):
-                return reply(self.client, [], BEGINS_ANEW)
-            self._take(order.messages)
-            if order.task is Task.ROUND:
-                self._begin(order.round)
-            if order.task is Task.END:
-                self._participant.done(self.means())
-                if self._store:
-                    self._store.remove()
-                return reply(self.client, [])
+            if order.task is not Task.HELLO:
+                self._take(order.messages)
+                self._act(order)
             self._save()
         except SecEAError as error:
+            if not isinstance(error, ProtocolError) or client.vouched:
+                client.stop()  # whatever is refused ends the attempt: nobody can try again and see the difference
             self._log.noted("stopped", why=str(error))
-            return reply(self.client, [], told(error))
-        messages: list[Buffer] = list(self.client.outbox())
-        if order.task is Task.HELLO:
-            messages = [self.client.wire.hello_message()]
+            return self._reply([], told(error))
+        messages: list[Buffer] = [client.link.hello_message()]
+        if order.task is not Task.HELLO:
+            messages = list(client.outbox())
         self._log.sent(messages)
-        return reply(self.client, messages)
+        return self._reply(messages)
 
-    def _forgets(self, messages: list[Buffer]) -> bool:
-        """Whether the server has begun anew, without its state: then so does this client, at its next hello.
-
-        What it had would make it refuse the new server's epochs as past. Nothing that was drawn is used again: a
-        new client has new keys.
-        """
-        known = self.client.wire.peers.get(SERVER)
-        for message in messages:
-            header = Header.parse(message, SERVER)
-            if header.kind is not Kind.HELLO or header.sender != SERVER:
-                continue
-            if known is None or header.salt == known.incarnation:
-                return False
-            names, old = self._participant.names(), self.client
-            client = Client(self._session, old.number, self._identity, names, paillier=old.paillier)
-            client.receive(message)  # refused unless it is signed by the roster's server
-            self.client, self._table = client, None
-            if self._store:
-                self._store.forget("table")
-            self._save()
-            self._log.noted("forgot", why=BEGINS_ANEW)
-            return True
-        return False
+    def _reply(self, messages: list[Buffer], fault: str = "") -> Reply:
+        return Reply(0, 0, 0, messages, fault, standing=self.client.standing.to_bytes())
 
     def _take(self, messages: list[Buffer]) -> None:
-        seen = len(self.client.faults)
         for message in messages:
             try:
                 self.client.receive(message)
@@ -151,28 +136,41 @@ class Host:
                 raise
             else:
                 self._log.accepted(message)
-        for fault in self.client.faults[seen:]:
-            self._log.noted("fault", why=str(fault))
 
-    def _begin(self, round: int) -> None:
+    def _act(self, order: Order) -> None:
+        """What the server's last message asks for; or its order, in a form that has no message for it."""
+        client, form = self.client, self._session.form
+        ordered = order.task is Task.ROUND and order.round == client.at.round + 1
+        if client.asked and (ordered or self._session.asks):
+            self._contribute(client.at.round + 1)
+        elif client.at.phase == form.end_phase and self._table is not None:
+            self._participant.done(self.means())
+            self._keep(None, 0)
+
+    def _contribute(self, round: int) -> None:
         """Train on new means, and contribute the new table; without new means, the last one once more."""
-        client = self.client
-        names = canonical_names(self._participant.names())
-        if set(names) != set(client.next_names):
-            client.update(names)
-        if not client.settled or client.round >= round:
+        names, part = canonical_names(self._participant.names()), self.client.part
+        if set(names) != set(part.next_names):
+            part.update(names, at_once=False)
+        if part.unsettled:
             return
-        if self._table is None or client.has_means or set(self._table.names) != set(names):
-            trained = self._participant.train(self.means(), round)
-            self._table = as_table(trained, self._session.params.dim)
-            if self._store:
-                table = {"names": tuple(self._table.names), "matrix": self._table.matrix}
-                self._store.save("table", snapshot.dumps(table))
-        client.contribute(self._table, round)
+        if self._table is None or part.has_means or set(self._table.names) != set(names):
+            self._train(round)
+        assert self._table is not None
+        try:
+            self.client.contribute(self._table, self._trained)
+        except RoundLost as lost:  # others have seen what was trained then
+            self._log.noted("lost", why=str(lost))
+            self._train(round)
+            self.client.contribute(self._table, self._trained)
+
+    def _train(self, round: int) -> None:
+        trained = self._participant.train(self.means(), round)
+        self._keep(as_table(trained, self._session.params.dim), round)
 
     def means(self) -> Table | None:
-        """The means of the last round, in the order of the last table; None before the first, or where it failed."""
+        """The means of the last round, in the order of the last table; None before the first, or where it was lost."""
         table = self._table
-        if table is None or not self.client.has_means or set(table.names) != set(self.client.names):
+        if table is None or not self.client.part.has_means:
             return None
-        return Table.trusted(table.names, self.client.means_like(table))
+        return Table.trusted(table.names, self.client.part.means_like(table))

@@ -8,7 +8,6 @@ when its state is removed, or when nobody has needed it for hours. The state fol
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import queue
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 import secea
+from secea.atomic import replace_files
 from secea.engines.core import BUSY, Asked, Call, Client, CoreError, Mark, allowed, do, hear, how_it_ended, limit, say
 from secea.engines.host import told
 from secea.engines.site import BUSY_SECONDS, Site
@@ -65,9 +65,7 @@ class _Address:
 
     def write(self, state: Path) -> None:
         """As a whole or not at all."""
-        new = (state / _ADDRESS).with_suffix(".new")
-        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        new.replace(state / _ADDRESS)
+        replace_files({state / _ADDRESS: json.dumps(asdict(self)).encode()}, mode=0o600)
 
     def clear(self) -> None:
         """Remove the socket and its folder; whatever else is in there stays."""
@@ -104,6 +102,8 @@ class LastingCore:
     """
 
     def __init__(self, site: Path | str, idle: float = IDLE_SECONDS) -> None:
+        if not hasattr(socket, "SO_PEERCRED"):  # who is at the other end of a socket
+            raise CoreError("a core that lasts needs Linux")
         self._file, self._idle = Path(site).absolute(), idle
 
     def obey(self, order: Buffer, timeout: float) -> bytearray:
@@ -212,6 +212,8 @@ class LastingCore:
 
 def _lock(state: Path) -> int | None:
     """A descriptor that keeps others out until it is closed; None if another process has it."""
+    import fcntl  # not on Windows
+
     path = state / _LOCK
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -10,13 +10,13 @@ from enum import IntEnum
 from pathlib import Path
 
 from secea.errors import ProtocolError, party
-from secea.wire.messages import Buffer, Header, Kind
+from secea.wire.messages import Buffer, Header
 
 
 class Log:
-    """An audit log of messages of these kinds; without a path nothing is kept."""
+    """An audit log of messages of these kinds, those of the federation's form; without a path nothing is kept."""
 
-    def __init__(self, path: Path | str | None = None, kinds: type[IntEnum] = Kind) -> None:
+    def __init__(self, path: Path | str | None = None, kinds: type[IntEnum] | None = None) -> None:
         self._path, self._kinds = None if path is None else Path(path), kinds
 
     def sent(self, messages: Iterable[Buffer]) -> None:
@@ -39,6 +39,7 @@ class Log:
     def _message(self, event: str, message: Buffer, error: ProtocolError | None = None) -> None:
         if self._path is None:
             return
+        assert self._kinds is not None
         line: dict[str, object] = {"event": event, "bytes": len(message), "sha256": hashlib.sha256(message).hexdigest()}
         try:
             header = Header.parse(message, 0, self._kinds)

@@ -10,14 +10,11 @@ import time
 from functools import partial
 from typing import Final, Protocol
 
-from secea.arithmetic.field import keep_freed_memory
 from secea.engines.driver import Driver, Patience
-from secea.engines.form_driver import FormDriver
 from secea.engines.port import Port
 from secea.engines.site import Site
 from secea.engines.store import Store
 from secea.errors import FederationError, RoundLost
-from secea.party.server import Server as FormServer
 
 MOST_LOST: Final = 8
 """Rounds that may be lost one after the other, before somebody has to look after it."""
@@ -30,11 +27,8 @@ class CountingPort(Port, Protocol):
     received: int
 
 
-def serve(
-    site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger
-) -> Driver | FormDriver:
+def serve(site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger) -> Driver:
     """Run so many rounds for this site, the server's. One run at a time: it holds the site's state."""
-    keep_freed_memory()
     with site.store.held(0):
         return _Run(site, port, rounds, patience, logger).all()
 
@@ -44,18 +38,12 @@ class _Run:
         self._names, self._store, self._log = site.session.roster.names, site.store, site.audit
         self._port, self._rounds, self._logger = port, rounds, logger
         save = partial(self._store.save, "server")
-        server = site.server()
-        self._driver: Driver | FormDriver
-        if isinstance(server, FormServer):
-            self._driver = FormDriver(server, port, patience=patience, save=save, log=self._log)
-        else:
-            self._driver = Driver(server, port, patience=patience, save=save, log=self._log)
+        self._driver = Driver(site.server(), port, patience=patience, save=save, log=self._log)
         self._finished, self._last = _counted(self._store)
-        if isinstance(self._driver, FormDriver):
-            self._driver.done = self._last
+        self._driver.done = self._last
         self._started = time.monotonic()
 
-    def all(self) -> Driver | FormDriver:
+    def all(self) -> Driver:
         """What is left of the run."""
         driver = self._driver
         try:
@@ -69,9 +57,7 @@ class _Run:
             lost = "".join(f"; {self._names[n]} (client {n}): {why}" for n, why in sorted(driver.failures.items()))
             self._log.noted("failed", why=f"{error}{lost}")
             raise FederationError(f"{error}{lost}") from None
-        self._store.forget("rounds")
-        if isinstance(driver, Driver):  # else clients keep the keys of their names, and the server its numbers
-            self._store.remove()
+        self._store.forget("rounds")  # clients keep the keys of their names, and the server its numbers
         return driver
 
     def _round(self) -> None:

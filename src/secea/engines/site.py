@@ -24,15 +24,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from secea.engines.files import Session, read_identity, read_session
-from secea.engines.form_host import FormHost
+from secea.engines.files import read_identity, read_session
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
 from secea.engines.store import Store
 from secea.errors import ParamsError, SnapshotError
-from secea.party.server import Server as FormServer
-from secea.party.session import Session as FormSession
-from secea.server import Server
+from secea.party.server import Server
+from secea.party.session import Session
 from secea.wire.keys import Identity
 
 _PATHS = ("federation", "identity", "state", "log")
@@ -91,18 +89,14 @@ class Site:
     @cached_property
     def audit(self) -> Log:
         """What this party writes down, for its own eyes."""
-        session = self.session
-        return Log(self.log, session.form.kinds) if isinstance(session, FormSession) else Log(self.log)
+        return Log(self.log, self.session.form.kinds)
 
-    def host(self) -> Host | FormHost:
+    def host(self) -> Host:
         """The client of this site, where it stopped; or a new one."""
         if self.name not in self.session.roster.names:
             raise ParamsError(f"{self.name!r} is not in {self.federation}, which names {self.session.roster.names}")
         number = self.session.roster.names.index(self.name)
-        own = number, self.key, self._participant(), self.store, self.audit
-        if isinstance(self.session, FormSession):
-            return FormHost(self.session, *own)
-        return Host(self.session, *own)
+        return Host(self.session, number, self.key, self._participant(), self.store, self.audit)
 
     def _participant(self) -> Participant:
         module, _, function = self.participant.partition(":")
@@ -114,13 +108,10 @@ class Site:
             raise ParamsError(f"participant = {self.participant!r}: {error}; give it as module:function") from None
         return make(**self.arguments)
 
-    def server(self) -> Server | FormServer:
+    def server(self) -> Server:
         """The server of this site, where it stopped; or a new one."""
         saved = self.store.load("server")
         try:
-            if isinstance(self.session, FormSession):
-                old = saved and FormServer.restore(self.session, self.key, saved)
-                return old or FormServer(self.session, self.key)
             return Server.restore(self.session, self.key, saved) if saved else Server(self.session, self.key)
         except SnapshotError as error:
             raise SnapshotError(f"{self.state}: {error}") from None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from secea.atomic import replace_files
 from secea.errors import SnapshotError
 from secea.wire.keys import Identity, digest, expand
 from secea.wire.messages import TAG_BYTES
@@ -35,7 +35,8 @@ def _let_go() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_let_go)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class Store:
@@ -76,6 +77,12 @@ class Store:
 
     def _lock(self) -> int:
         """A descriptor of the folder, locked until it is closed or this process ends; 0 if another has it."""
+        try:
+            import fcntl
+        except ImportError:
+            raise SnapshotError(
+                "a folder of state cannot be locked on this system: engines need Linux or macOS"
+            ) from None
         self._make_folder()
         with contextlib.suppress(FileNotFoundError):  # removed by another, before we came to lock it
             descriptor = os.open(self.folder, os.O_RDONLY)
@@ -93,20 +100,14 @@ class Store:
 
     def save(self, name: str, data: bytes) -> None:
         """Replace a piece of state: after a crash at any point either the old or the new one is there, whole."""
-        temporary = self._path(name).with_suffix(".new")
+
+        def write(file: BinaryIO) -> None:
+            file.write(_MAGIC)
+            file.writelines(self._sealed(name, memoryview(data)))
+
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC)
-                for part in self._sealed(name, memoryview(data)):
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path(name))
-            self._sync_folder()
+            replace_files({self._path(name): write}, mode=0o600, durable=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise SnapshotError(f"state cannot be saved in {self.folder}: {error.strerror}; nothing was sent") from None
 
     def _sealed(self, name: str, data: memoryview) -> Iterator[bytes]:
@@ -156,15 +157,8 @@ class Store:
             self.folder.rmdir()
 
     def _unlink(self, names: str) -> None:
-        for path in (*self.folder.glob(f"{names}.state"), *self.folder.glob(f"{names}.new")):
+        for path in (*self.folder.glob(f"{names}.state"), *self.folder.glob(f"{names}.state.*.new")):
             path.unlink(missing_ok=True)
 
     def _label(self, name: str, *, last: bool) -> bytes:
         return self._session + bytes([last]) + name.encode()
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,35 +1,36 @@
-"""The forms of the protocol on the new core, each readable on its own."""
+"""The forms of the protocol, each readable on its own."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import fields
+from typing import Any, Final
 
 from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
+from secea.forms.paillier import Paillier
 from secea.party.form import Form
 
-FORMS: Final = {Keyed.name: Keyed}
+FORMS: Final[dict[str, type[Keyed | Paillier]]] = {Keyed.name: Keyed, Paillier.name: Paillier}
 NAMES: Final = tuple(FORMS)
 DEFAULT: Final = Keyed.name
 """The form of whoever names none."""
-CHOICES: Final = (*NAMES, "reciprocal", "paillier")
-"""All forms that can be named, those of the old core last."""
 
 
-def form_class(name: str) -> type[Keyed]:
-    """The form of this name: a dataclass whose fields are its options."""
-    return FORMS[name]
+def options_of(name: str) -> tuple[str, ...]:
+    """The options that a form has."""
+    return tuple(each.name for each in fields(FORMS[name]))
 
 
-def form_of(choice: str | Form) -> Form:
-    """The form that a user named, or chose with options of its own."""
+def form_of(choice: str | Form, **options: Any) -> Form:
+    """The form that a user named, with the options that are not None; or the one that was made already."""
+    given = {name: value for name, value in options.items() if value is not None}
     if isinstance(choice, str) and choice in FORMS:
-        return FORMS[choice]()
+        if unknown := sorted(given.keys() - set(options_of(choice))):
+            raise ParamsError(f"the form {choice!r} has no option {unknown[0]!r}")
+        return FORMS[choice](**given)
     if isinstance(choice, str) or not hasattr(choice, "table") or isinstance(choice, type):
         raise ParamsError(f"form must be one of {', '.join(NAMES)}, or a form such as Keyed(), got {choice!r}")
+    if given:
+        name = min(given)
+        raise ParamsError(f"give the option {name!r} to the form itself: {type(choice).__name__}({name}=...)")
     return choice
-
-
-def is_new(choice: object) -> bool:
-    """Whether a user's choice is a form of the new core; the others are the paper's."""
-    return choice in NAMES if isinstance(choice, str) else hasattr(choice, "table")

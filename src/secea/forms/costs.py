@@ -14,7 +14,7 @@ from secea.party.form import Form
 from secea.party.phases import REST, Agreement, Begin, Common, Route, Row, row_of
 from secea.wire.keys import HELLO_BYTES, KEY_BYTES
 from secea.wire.link import overhead
-from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, Layout
+from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Layout
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Costs:
     bytes: Counter[str] = field(default_factory=Counter)
     sent_by_clients: int = 0
 
-    def add(self, kind: IntEnum, size: int, *, up: int = 0, down: int = 0) -> None:
+    def add(self, kind: IntEnum | Common, size: int, *, up: int = 0, down: int = 0) -> None:
         """So many messages of this size to the server, and from it."""
         self.bytes[kind.name.lower()] += size * (up + down)
         self.sent_by_clients += size * up
@@ -40,7 +40,8 @@ def setup_costs(form: Form, params: Params, entities: int) -> Costs:
     """Hellos, and all phases up to the first union, with all clients and without a retry."""
     costs, N = Costs(), params.clients
     hello = HEADER_BYTES + HELLO_BYTES
-    costs.add(Common.HELLO, hello, up=N, down=N * (N - 1) + N)
+    costs.add(Common.HELLO, hello + form.introduction_bytes(params), up=N, down=N * (N - 1))
+    costs.add(Common.HELLO, hello, down=N)
     everyone = tuple(range(N))
     start = Agreement(form.setup_phase, everyone, everyone, union=1, names=1, size=entities)
     for row in _chain(form, params, form.setup_phase):
@@ -53,7 +54,7 @@ def round_costs(form: Form, params: Params, entities: int) -> Costs:
     costs = Costs()
     everyone = tuple(range(params.clients))
     at = Agreement(form.round_phase, everyone, everyone, union=1, names=1, round=1, size=entities)
-    for phase in (form.ready_phase, form.round_phase):
+    for phase in dict.fromkeys((form.ready_phase, form.round_phase)):
         for row in _chain(form, params, phase):
             _add_row(costs, form, params, row, replace(at, phase=row.phase))
     return costs
@@ -72,21 +73,27 @@ def _add_row(costs: Costs, form: Form, params: Params, row: Row, at: Agreement) 
     def sealed(size: int) -> int:
         return message_bytes(Layout(1, size))
 
-    if row.announced:
-        costs.add(Common.BEGIN, sealed(Begin.size(len(at.members))), down=len(at.members))
+    def whole(kind: IntEnum, sender: int, receiver: int, *, signed: bool = False) -> int:
+        return message_bytes(form.layout(kind, params, at, sender, receiver), signed=signed)
+
+    words = row.announced + bool(row.settles)
+    costs.add(Common.BEGIN, sealed(Begin.size(len(at.members))), down=words * len(at.members))
     for kind in row.sends:
         receivers = form.receivers(kind, params, at)
         for sender in form.senders(kind, params, at):
-            layout, others = form.layout(kind, params, at, sender), len(set(receivers) - {sender})
+            others = [v for v in receivers if v != sender]
             match form.routes[kind]:
                 case Route.SERVER:
-                    costs.add(kind, message_bytes(layout), up=1)
+                    costs.add(kind, whole(kind, sender, SERVER), up=1)
                 case Route.EACH:
-                    costs.add(kind, message_bytes(layout), up=others, down=others)
+                    for v in others:
+                        costs.add(kind, whole(kind, sender, v), up=1, down=1)
                 case _:
-                    costs.add(kind, message_bytes(layout, signed=True), up=1, down=others)
+                    costs.add(kind, whole(kind, sender, ALL, signed=True), up=1, down=len(others))
     for kind in row.answers:
         receivers = form.receivers(kind, params, at)
-        costs.add(Common.KEY, sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), down=len(receivers))
-        costs.add(kind, message_bytes(form.layout(kind, params, at, SERVER)), down=len(receivers))
-        costs.add(Common.DIGEST, sealed(HASH_BYTES), down=len(receivers))
+        for n in receivers:
+            costs.add(kind, whole(kind, SERVER, n), down=1)
+        if form.routes[kind] is Route.BROADCAST:
+            costs.add(Common.KEY, sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), down=len(receivers))
+            costs.add(Common.DIGEST, sealed(HASH_BYTES), down=len(receivers))

@@ -60,28 +60,28 @@ def _resumed(folder: Path) -> Any:
 def _common(command: Callable[..., None]) -> Callable[..., None]:
     """The options that all tasks have."""
     options = [
-        click.option("--clients", metavar="N", type=POSITIVE, help="How many; 8, or as the data came."),
+        click.option("--clients", metavar="N", type=POSITIVE, help="Number of clients.  [8, or as the data came]"),
         click.option("--dim", metavar="N", type=POSITIVE, help="Length of an embedding."),
-        click.option("--rounds", metavar="N", type=POSITIVE, help="Of training and sharing.  [kg: 40, others: 20]"),
+        click.option("--rounds", metavar="N", type=POSITIVE, help="Rounds of training and sharing.  [kg 40, else 20]"),
         click.option(
-            "--epochs", metavar="N", type=POSITIVE, default=3, show_default=True, help="Of each client in a round."
+            "--epochs", metavar="N", type=POSITIVE, default=3, show_default=True, help="Epochs of a client in a round."
         ),
         click.option("--batch", metavar="N", type=POSITIVE, help="Examples in one step."),
         click.option("--lr", metavar="X", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),
         click.option(
-            "--seed", metavar="N", type=int, default=0, show_default=True, help="Of split, embeddings and training."
+            "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the split and of the training."
         ),
-        click.option("--methods", metavar="A,B,...", help=f"Which ones; all of {','.join(METHODS)}."),
+        click.option("--methods", metavar="A,B,...", help=f"Methods to run.  [all: {','.join(METHODS)}]"),
         click.option(
             "--collusion", metavar="N", type=POSITIVE,
-            help="So many clients may conspire with the server (secea).  [all others]",
+            help="Number of clients that may conspire with the server (secea).  [all others]",
         ),
         click.option(
             "--max-abs", metavar="X", type=ABOVE_ZERO,
             help="No embedding grows beyond this (secea).  [16; more with --dp-epsilon]",
         ),
         click.option(
-            "--every", metavar="N", type=POSITIVE, default=5, show_default=True, help="Evaluate after so many rounds."
+            "--every", metavar="N", type=POSITIVE, default=5, show_default=True, help="Evaluate every N rounds."
         ),
         click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),
         click.option(
@@ -89,7 +89,7 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="Differential privacy: the epsilon of one row of one client over the whole run. Off if not given.",
         ),
         click.option(
-            "--dp-delta", metavar="X", type=BETWEEN, default=1e-5, show_default=True, help="The delta beside it."
+            "--dp-delta", metavar="X", type=BETWEEN, default=1e-5, show_default=True, help="The delta of --dp-epsilon."
         ),
         click.option(
             "--dp-clip", metavar="X", type=ABOVE_ZERO, default=0.1, show_default=True,
@@ -109,7 +109,7 @@ SHARE = click.option(
     type=click.FloatRange(0, 1),
     default=0.4,
     show_default=True,
-    help="Split own: what a client knows.",
+    help="Split own: the part of all entities that a client knows.",
 )
 CORE = click.option(
     "--core",
@@ -117,7 +117,7 @@ CORE = click.option(
     type=click.FloatRange(0, 1),
     default=0.25,
     show_default=True,
-    help="Split own: what all know.",
+    help="Split own: the part of all entities that every client knows.",
 )
 NEGATIVES = click.option(
     "--negatives", metavar="N", type=POSITIVE, help="Wrong answers in a step, shared by its examples."
@@ -128,7 +128,7 @@ TEMPERATURE = click.option(
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="Of self-adversarial weights.",
+    help="Temperature of the self-adversarial weights.",
 )
 
 
@@ -144,7 +144,7 @@ TEMPERATURE = click.option(
     help="What scores a triple.",
 )  # fmt: skip
 @click.option("--norm", type=click.Choice([1, 2]), default=2, show_default=True, help="TransE's distance.")
-@click.option("--margin", metavar="X", type=float, help="Of TransE and RotatE.")
+@click.option("--margin", metavar="X", type=float, help="Margin of TransE and RotatE.")
 @NEGATIVES
 @TEMPERATURE
 @_common

@@ -255,7 +255,7 @@ def _parquet(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    return read_arrays(path)
+    return read_arrays(path, "save the arrays again with np.savez")
 
 
 def _numbered(path: Path) -> list[int]:
@@ -271,9 +271,11 @@ def _checked(array: NDArray[Any] | None, path: Path, name: str, kind: Kind) -> l
     where = f"{path}, array {name}"
     if array.ndim != 2 or array.shape[1] < len(kind.columns):
         raise DataError(f"{where} has shape {array.shape}; expected {_wanted(kind)}")
+    if array.dtype.kind not in "iufU":
+        raise DataError(f"{where} has dtype {array.dtype}; expected integers, texts, or floats beside ratings")
     ids = array[:, : len(kind.columns) - kind.valued]
     if np.issubdtype(ids.dtype, np.floating):
-        wrong = np.flatnonzero(~(np.isfinite(ids) & (ids == np.rint(ids))).all(axis=1))
+        wrong = np.flatnonzero(~((np.abs(ids) < 2**53) & (ids == np.rint(ids))).all(axis=1))
         if wrong.size:
             raise DataError(f"{where}, row {int(wrong[0])}: ids must be whole numbers, got {ids[wrong[0]].tolist()}")
         ids = ids.astype(np.int64)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arrays import read_arrays
+from secea.atomic import Content, replace_files
 from secea.errors import DataError
 from secea.table import Name
 
 State = dict[str, NDArray[Any]]
+AFRESH: Final = "remove it, and this method begins afresh"
 
 
 class Folder:
@@ -27,7 +28,7 @@ class Folder:
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """One JSON file."""
-        self._replace(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
+        self._write(self.path / name, f"{json.dumps(value, indent=2)}\n".encode())
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """A JSON file, None if it is not there."""
@@ -39,13 +40,10 @@ class Folder:
             raise DataError(f"{self.path / name} is damaged: {error}") from None
         return text
 
-    def _replace(self, target: Path, data: bytes, mode: int = 0o644) -> None:
+    @staticmethod
+    def _write(target: Path, content: Content, mode: int = 0o666) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_name(target.name + ".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        fresh.replace(target)
+        replace_files({target: content}, mode=mode)
 
     # ------------------------------------------------------------------------------------------------------- logs
 
@@ -67,7 +65,7 @@ class Folder:
         for name in ("metrics.jsonl", "protocol.jsonl"):
             kept = [x for x in self.lines(name) if x["round"] <= rounds.get(x.get("method", "secea"), -1)]
             if (self.path / name).exists():
-                self._replace(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
+                self._write(self.path / name, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
     # ------------------------------------------------------------------------------------------------ checkpoints
 
@@ -75,31 +73,29 @@ class Folder:
         """Where a method stands after a round; `seconds` were spent since its last line."""
         arrays = {f"{n}/{name}": array for n, state in enumerate(states) for name, array in state.items()}
         about = np.array(json.dumps({"round": round, "clients": len(states), "seconds": dict(seconds)}))
-        target = self.path / "checkpoint" / f"{method}.npz"
-        target.parent.mkdir(exist_ok=True)
-        fresh = target.with_name(f"{method}.new.npz")
-        np.savez(fresh, about=about, **arrays)  # type: ignore[arg-type]  # numpy's types take no names from a mapping
-        fresh.replace(target)
+        self._write(self.path / "checkpoint" / f"{method}.npz", _archive(about=about, **arrays))
 
     def saved(self, method: str) -> tuple[int, list[State], dict[str, float]] | None:
         """The newest checkpoint of a method."""
         path = self.path / "checkpoint" / f"{method}.npz"
         if not path.exists():
             return None
-        arrays = read_arrays(path, "remove it, and the run begins anew")
-        about = json.loads(str(arrays["about"]))
-        states: list[State] = [{} for _ in range(about["clients"])]
-        for key, array in arrays.items():
-            number, slash, name = key.partition("/")
-            if slash:
+        arrays = read_arrays(path, AFRESH)
+        try:
+            about = json.loads(str(arrays.pop("about")))
+            states: list[State] = [{} for _ in range(about["clients"])]
+            for key, array in arrays.items():
+                number, _, name = key.partition("/")
                 states[int(number)][name] = array
-        return about["round"], states, about["seconds"]
+            return about["round"], states, about["seconds"]
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise DataError(f"{path} is no checkpoint of a run ({error!r}); {AFRESH}") from None
 
     def secret(self, fresh: bytes) -> bytes:
         """The key of the run's noise: kept, for this user alone, until the run is finished."""
         path = self.path / "checkpoint" / "noise.key"
         if not path.exists():
-            self._replace(path, fresh, 0o600)
+            self._write(path, fresh, 0o600)
         return path.read_bytes()
 
     def forget(self) -> None:
@@ -111,5 +107,8 @@ class Folder:
     def embeddings(self, method: str, client: str, names: Sequence[Name], matrix: NDArray[np.float64]) -> None:
         """What a client has in the end."""
         target = self.path / "embeddings" / method / f"{client}.npz"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(target, names=np.array(names), matrix=matrix.astype(np.float32))
+        self._write(target, _archive(names=np.array(names), matrix=matrix.astype(np.float32)))
+
+
+def _archive(**arrays: NDArray[Any]) -> Content:
+    return lambda file: np.savez(file, **arrays)  # type: ignore[arg-type]  # numpy's types take no names from a mapping

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.engines.federation import FormFederation, Progress
+from secea.engines.federation import Federation, Progress
 from secea.errors import ParamsError, TableError
 from secea.forms import DEFAULT, form_of
 from secea.learn.record import recorded
@@ -110,11 +110,11 @@ def params_of(
     return replace(given, precision=precision)
 
 
-def _federation(params: Params) -> tuple[FormFederation, list[str]]:
+def _federation(params: Params) -> tuple[Federation, list[str]]:
     """A federation, and what it warns of."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        federation = FormFederation(params, DEFAULT)
+        federation = Federation(params, DEFAULT)
     return federation, [str(each.message) for each in told]
 
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
-from secea.engines.local import Federation
-from secea.engines.local_port import Hop
+from secea.engines.federation import Federation
+from secea.engines.traffic import Hop
 from secea.errors import SERVER
 from secea.party.phases import REST
 from secea.wire.keys import Opener, Sealer

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from secea.errors import (
     SERVER,
@@ -22,10 +23,9 @@ from secea.errors import (
     FederationError,
     ProtocolError,
     SnapshotError,
-    Stale,
     party,
 )
-from secea.party.form import ClientPart
+from secea.party.form import ClientPart, Retry
 from secea.party.phases import (
     GREETING,
     MOST_AHEAD,
@@ -46,7 +46,7 @@ from secea.party.session import Session
 from secea.table import TableLike
 from secea.wire import snapshot
 from secea.wire.keys import KEY_BYTES, Identity
-from secea.wire.link import Link, Opened, Writer
+from secea.wire.link import Opened, Writer
 from secea.wire.messages import ALL, DIGEST_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy
 
@@ -62,10 +62,12 @@ class Due:
     waiting: frozenset[tuple[IntEnum, int]] = frozenset()
     """(kind, sender) of what has not come whole."""
     got: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict, repr=False)
-    parts: dict[tuple[IntEnum, int], tuple[bytes, ...]] = field(default_factory=dict, repr=False)
-    """The chunks of what has begun to come."""
+    parts: dict[tuple[IntEnum, int], bytearray] = field(default_factory=dict, repr=False)
+    """What has begun to come, as far as it is here: it grows in place, since chunks may be many and small."""
     sends: tuple[Header, ...] = ()
     """The labels of what this client sends."""
+    salts: Mapping[int, bytes] = field(default_factory=dict)
+    """Of the messages that count, once the server has said whose do."""
 
 
 class Client:
@@ -78,15 +80,20 @@ class Client:
         identity: Identity,
         names: Iterable[object],
         entropy: Entropy = os.urandom,
+        *,
+        saved: dict[str, Any] | None = None,
     ) -> None:
+        """`saved` is what this client's part saved in an earlier life."""
         if number not in range(len(session.roster.clients)):
             raise CallError(f"there is no client {number!r}; the clients are 0..{session.params.clients - 1}")
         self.session = session
         form = session.form
-        self.link = Link(session.hash, session.roster, form.kinds, number, identity, entropy)
         self.part: ClientPart = form.client(
             session.params, session.hash, session.roster, number, identity, names, entropy
         )
+        if saved is not None:
+            self.part.restore(saved)
+        self.link = self.part.link = session.link(number, identity, entropy, self.part.introduction)
         self.at = Agreement()
         self.due = Due()
         self.vouched = False
@@ -124,20 +131,21 @@ class Client:
         """Take one chunk that the server handed over."""
         self.vouched = False
         header = self.link.parse(message, SERVER)
-        if header.kind == Common.HELLO:
-            self._hello(header, message)
-            return
+        kind = header.kind.name
         if header.sender == self.number:
             raise FaultyPeer(SERVER, "hands us a message of our own")
+        if kind == Common.HELLO and header.receiver == ALL:
+            self.link.greet(header, message)
+            return
         self.link.check_fresh(header)
-        if header.kind == Common.BEGIN:
+        if kind == Common.BEGIN:
             self._begin(self._opened(header, message))
             return
         self._require(header)
         opened = self._opened(header, message)
-        if header.kind == Common.KEY:
+        if kind == Common.KEY:
             self._got_key(opened)
-        elif header.kind == Common.DIGEST:
+        elif kind == Common.DIGEST:
             self._got_digest(opened)
         else:
             self._got(opened, message)
@@ -147,32 +155,31 @@ class Client:
         self.vouched = True
         return opened
 
-    def _hello(self, header: Header, message: Buffer) -> None:
-        if header.receiver != ALL:
-            raise FaultyPeer(SERVER, "hands us a hello that is not for everybody")
-        if header.sender == self.number:
-            raise Stale((SERVER,), "our own hello")
-        self.link.greet(header, message)
-
     def _require(self, header: Header) -> None:
         """The label is the one that is due now."""
-        for name, value in (self.at.numbers | {"context": self.at.context}).items():
-            if getattr(header, name) != value:
-                what = "other members or another union than ours" if name == "context" else f"another {name}"
-                raise self.link.unauthentic(header.sender, f"{header.title} was made for {what}")
-        if header.kind in (Common.KEY, Common.DIGEST):
+        self._require_label(header)
+        if header.kind.name in (Common.KEY, Common.DIGEST):
             due = header.sender == SERVER
         else:
             due = (header.kind, header.sender) in self.due.waiting
         if not due:
             raise self.link.unauthentic(header.sender, f"{header.title} is not due in the phase '{self.at.phase}'")
+        if self.due.salts and header.sender != SERVER and header.salt != self.due.salts[header.sender]:
+            raise self.link.unauthentic(header.sender, f"{header.title} is not the one that counts")
         if not self._on_its_way(header):
             raise self.link.unauthentic(header.sender, f"{header.title} took another way than its kind")
+
+    def _require_label(self, header: Header) -> None:
+        """Numbers and context are those of the present phase."""
+        for name, value in (self.session.form.label(header.kind, self.at) | {"context": self.at.context}).items():
+            if getattr(header, name) != value:
+                what = "other members or another union than ours" if name == "context" else f"another {name}"
+                raise self.link.unauthentic(header.sender, f"{header.title} was made for {what}")
 
     def _on_its_way(self, header: Header) -> bool:
         """Whether the message took the way of its kind: a signed one is for all, a sealed one for us."""
         routes = self.session.form.routes
-        open_to_all = header.kind in routes and routes[header.kind] is not Route.EACH
+        open_to_all = routes.get(header.kind) in (Route.ALL, Route.BROADCAST)
         return header.receiver == (ALL if open_to_all else self.number)
 
     def _whole(self, opened: Opened, size: int) -> None:
@@ -186,9 +193,14 @@ class Client:
             raise self.link.unauthentic(header.sender, f"{header.title} is for the server to say")
         try:
             begin = Begin.parse(opened.payload, len(session.roster.clients))
-            row = session.rows[begin.phase]
-        except (ValueError, IndexError) as error:
+        except ValueError as error:
             raise FaultyPeer(SERVER, f"{header.title} cannot be read: {error}") from None
+        if self.row.settles and begin.phase == self.row.settles:
+            self._settle(opened, begin)
+            return
+        if begin.phase >= len(session.rows):
+            raise FaultyPeer(SERVER, f"{header.title} names a phase that there is not")
+        row = session.rows[begin.phase]
         numbers = {name: getattr(header, name) for name in before.numbers}
         if not row.announced or header.chunks != 1:
             raise FaultyPeer(SERVER, f"announces the phase '{row.phase}', which is not announced")
@@ -200,19 +212,44 @@ class Client:
             raise FaultyPeer(SERVER, "announces a phase to us in which we have no part")
         for n, life in begin.members:
             if self.link.incarnation(n) != life:
+                if n == self.number:
+                    raise FaultyPeer(SERVER, "announces us in another life than ours")
                 raise FaultyPeerOrRelay(n, "is announced in another life than the one whose hello we have")
         anchor = self.part.anchor(row.phase, before)
         if header.context != anchor:
             raise FaultyPeer(SERVER, f"{header.title} was made for another union than ours")
-        at = begin.agreed(row.phase, before, numbers, anchor)
-        try:
-            self.part.check_begin(at)
-        except ValueError as error:
-            raise FaultyPeer(SERVER, str(error)) from None
+        context = session.form.begun(anchor, row.phase, numbers, begin.to_bytes())
+        at = begin.agreed(row.phase, before, numbers, context)
+        self._check_begin(at)
         if row.phase == session.form.union_phase:
             at = replace(at, named=at.names)  # epochs of names that passed while we were away are none of ours
         self.link.take(opened)
         self._enter(at)
+
+    def _check_begin(self, at: Agreement) -> None:
+        try:
+            self.part.check_begin(at)
+        except ValueError as error:
+            raise FaultyPeer(SERVER, str(error)) from None
+
+    def _settle(self, opened: Opened, begin: Begin) -> None:
+        """The server says whose messages of this phase count, ours among them. They follow."""
+        header, row, members = opened.header, self.row, dict(begin.members)
+        self._require_label(header)
+        if header.chunks != 1 or self.due.salts:
+            raise FaultyPeer(SERVER, f"says twice whose messages count in the phase '{row.phase}'")
+        if self.number not in members or not members.keys() <= set(self.at.members):
+            raise FaultyPeer(SERVER, f"says that the messages of {list(members)} count in the phase '{row.phase}'")
+        ours = self.due.sends[0]
+        if ours.kind not in row.sends or members[self.number] != ours.salt:
+            raise FaultyPeer(SERVER, f"counts another message of ours in the phase '{row.phase}' than the one we sent")
+        at = replace(self.at, members=begin.clients, word=begin.to_bytes())
+        self._check_begin(at)
+        self.link.take(opened)
+        waiting = frozenset((kind, v) for kind in row.sends for v in begin.clients if v != self.number)
+        self.at, self.due = at, replace(self.due, waiting=waiting, salts=members, sends=())
+        if not waiting:
+            self._finish()
 
     def _got_key(self, opened: Opened) -> None:
         """The key of the broadcast that follows, the name of its label, and its number of rows."""
@@ -244,33 +281,42 @@ class Client:
         """A chunk of something that is awaited."""
         header, form, params = opened.header, self.session.form, self.session.params
         place = (header.kind, header.sender)
-        at = replace(self.at, size=self._rows) if header.sender == SERVER else self.at
-        layout = form.layout(header.kind, params, at, header.sender)
-        size = layout.payload_bytes(header.chunk) if header.chunks == layout.chunks else -1
-        if size != len(opened.payload):
-            fault = f"{header.title} has {len(opened.payload)} bytes, which is not what is due"
-            raise FaultyPeer(header.sender, fault)
-        if header.sender == SERVER and self._running is not None:
+        broadcast = form.routes[header.kind] is Route.BROADCAST
+        at = replace(self.at, size=self._rows) if broadcast else self.at
+        if header.kind not in form.unsized:
+            layout = form.layout(header.kind, params, at, header.sender, self.number)
+            size = layout.payload_bytes(header.chunk) if header.chunks == layout.chunks else -1
+            if size != len(opened.payload):
+                fault = f"{header.title} has {len(opened.payload)} bytes, which is not what is due"
+                raise FaultyPeer(header.sender, fault)
+        if broadcast and self._running is not None:
             self._running.update(message)
         if header.kind in form.streamed:
             try:
-                self.part.stream(header.kind, header.chunk, opened.payload, self.at)
+                self.part.stream(header.kind, header.sender, header.chunk, header.chunks, opened.payload, self.at)
             except ProtocolError:
                 self.stop()
                 raise
-        before = self.due.parts.get(place, ()) if header.chunk else ()  # what is begun anew counts alone
-        parts = (*before, b"" if header.kind in form.streamed else bytes(opened.payload))
+            except ValueError as error:
+                self.stop()
+                raise FaultyPeer(header.sender, f"{header.title} cannot be right: {error}") from None
         self.link.take(opened)
-        self.due.parts[place] = parts
+        if header.chunk == 0:  # what is begun anew counts alone
+            self.due.parts[place] = bytearray()
+        if header.kind not in form.streamed:
+            self.due.parts[place] += opened.payload
         if header.chunk + 1 == header.chunks:
-            self.due = replace(self.due, got=self.due.got | {place: b"".join(parts)})
-            if header.sender != SERVER:  # a broadcast counts when its hash has come
+            self.due = replace(self.due, got=self.due.got | {place: bytes(self.due.parts.pop(place))})
+            if not broadcast:  # that counts when its hash has come
                 self._arrived(place)
 
     def _arrived(self, place: tuple[IntEnum, int]) -> None:
         self.due = replace(self.due, waiting=self.due.waiting - {place})
-        if self.due.waiting:
-            return
+        if not self.due.waiting:
+            self._finish()
+
+    def _finish(self) -> None:
+        """All of a phase has come."""
         try:
             at = self.part.finish(self.at, self.due.got)
         except ProtocolError:
@@ -287,35 +333,45 @@ class Client:
     def _enter(self, at: Agreement) -> None:
         """A phase begins: what it sends is labelled now, and what it waits for is known."""
         form, params, me = self.session.form, self.session.params, self.number
-        row = row_of(self.session.rows, at.phase)
-        self.part.enter(at)
+        row, at = row_of(self.session.rows, at.phase), replace(at, word=b"")
+        mine = [kind for kind in row.sends if me in form.senders(kind, params, at)]
+        try:
+            self.part.enter(at)
+        except Retry:
+            assert row.instead is not None
+            mine = [row.instead]
         waiting: set[tuple[IntEnum, int]] = set()
-        for kind in row.sends:
+        for kind in () if row.settles else row.sends:  # else the server says first whose messages count
             if form.routes[kind] is not Route.SERVER and me in form.receivers(kind, params, at):
                 waiting |= {(kind, v) for v in form.senders(kind, params, at) if v != me}
         waiting |= {(kind, SERVER) for kind in row.answers if me in form.receivers(kind, params, at)}
-        mine = [kind for kind in row.sends if me in form.senders(kind, params, at)]
-        labels = tuple(self.link.label(kind, at.numbers, at.context) for kind in mine)
+        labels = tuple(self.link.label(kind, form.label(kind, at), at.context) for kind in mine)
         self.at, self.due, self._running = at, Due(frozenset(waiting), sends=labels), None
         if row.sends and not waiting and not mine and row.then != at.phase:
             self._enter(replace(self.part.finish(at, {}), phase=self._after(row)))
 
     @property
     def asked(self) -> bool:
-        """Whether the server asks for training, and nothing was contributed yet."""
-        return self.at.phase == self.session.form.ready_phase and not self.part.trained
+        """Whether the server asks for training, or may do so without a word, and nothing was contributed yet."""
+        at, phase = self.at, self.session.form.ready_phase
+        if not self.session.asks:
+            return at.phase == REST and at.size != UNKNOWN and not self.part.unsettled
+        return at.phase == phase and not self.part.trained
 
     def contribute(self, table: TableLike, round: int) -> None:
         """What this client trained in a training round. It says that it is ready, and uploads when all are."""
         if not self.asked:
             raise FederationError(f"{party(self.number)} was not asked for a table: it is in '{self.at.phase}'")
         self.part.contribute(table, round, self.at)
+        if self.at.phase == REST:
+            self._enter(replace(self.at, phase=self.session.form.ready_phase, round=self.at.round + 1))
 
     @property
     def standing(self) -> Standing:
         """Where this client stands, for a server that calls it."""
         at = self.at
-        settled = at.union if at.phase not in (GREETING, STOPPED, self.session.form.end_phase) else 0
+        over = at.phase in (GREETING, STOPPED, self.session.form.end_phase) or self.part.unsettled
+        settled = 0 if over else at.union
         return Standing(settled, at.union, at.names, at.named, at.round, at.base)
 
     def stop(self) -> None:
@@ -341,9 +397,8 @@ class Client:
             number = content["number"]
             if identity.public != session.roster.key(number):
                 raise SnapshotError(f"this is saved state of {party(number)}: restore it with the identity of that one")
-            client = cls(session, number, identity, (), entropy)
+            client = cls(session, number, identity, (), entropy, saved=content["part"])
             client.at = Agreement.resumed(content["at"])
-            client.part.restore(content["part"])
         return client
 
     # ------------------------------------------------------------------------------------------------------ sending
@@ -360,19 +415,21 @@ class Client:
     def _messages(self, label: Header) -> Iterator[Buffer]:
         form, params, at = self.session.form, self.session.params, self.at
         kind = label.kind
-        chunks = form.layout(kind, params, at, self.number).chunks
-        writers: list[tuple[int, Writer]]
         match form.routes[kind]:
             case Route.SERVER:
-                writers = [(SERVER, self.link.sealer(label, SERVER, chunks))]
+                receivers = [SERVER]
             case Route.ALL:
-                writers = [(ALL, self.link.signer(label, chunks))]
+                receivers = [ALL]
             case _:
-                others = [v for v in form.receivers(kind, params, at) if v != self.number]
-                writers = [(v, self.link.sealer(label, v, chunks)) for v in others]
-        for receiver, writer in writers:
-            for chunk, parts in enumerate(self.part.payload(kind, receiver, at)):
-                yield writer.seal(chunk, *parts)
+                receivers = [v for v in form.receivers(kind, params, at) if v != self.number]
+        writers: dict[int, Writer] = {}
+        for v in receivers:
+            chunks = form.layout(kind, params, at, self.number, v).chunks
+            writers[v] = self.link.signer(label, chunks) if v == ALL else self.link.sealer(label, v, chunks)
+        sent: Counter[int] = Counter()
+        for receiver, parts in self.part.payloads(kind, receivers, at):
+            yield writers[receiver].seal(sent[receiver], *parts)
+            sent[receiver] += 1
 
 
 def _next(row: Row, before: Agreement, header: Header) -> bool:

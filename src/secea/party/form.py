@@ -8,31 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.errors import ProtocolError
 from secea.params import Params
-from secea.party.phases import Agreement, Route, Row
+from secea.party.phases import Agreement, Route, Row, begun
 from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster
+from secea.wire.link import Link
 from secea.wire.messages import Buffer, Layout
 from secea.wire.randomness import Entropy
 
 if TYPE_CHECKING:
     from secea.party.session import Session
+    from secea.plan import Plan
 
 Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
 """What came in a phase: the whole payload of each (kind, sender)."""
 
 
 class Retry(Exception):
-    """The server's part: what was collected gives no result, and another attempt may."""
+    """What was collected gives no result, and another attempt may."""
 
 
 class ClientPart(Protocol):
     """What client n does in each phase."""
+
+    link: Link
+    """Its connections; set before anything else is asked of it."""
+
+    @property
+    def introduction(self) -> bytes:
+        """What its hello carries beside keys: a part that was restored says the same as before."""
+        ...
+
+    @property
+    def faults(self) -> list[ProtocolError]:
+        """What others did wrong in the last round, and could be mended."""
+        ...
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a new union has to come before its next round, and it is no secret."""
+        ...
+
+    def prepare(self) -> None:
+        """Offline, before a round: whatever does not depend on the tables, and needs no message."""
+        ...
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """The table that it trained in a training round. `RoundLost` where that round's values cannot go out again."""
@@ -98,12 +123,17 @@ class ClientPart(Protocol):
         """A phase begins: draw what it needs. Nothing is drawn later, so that a message can be made again."""
         ...
 
-    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """The chunks of a message, each in parts; `receiver` is a client, or who `SERVER` or `ALL` stands for."""
+    def payloads(
+        self, kind: IntEnum, receivers: Sequence[int], at: Agreement
+    ) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        """The chunks of a message for each receiver, each in parts; `SERVER` and `ALL` may be receivers too.
+
+        Those of one receiver come in order; in which order receivers take turns is for the form to say.
+        """
         ...
 
-    def stream(self, kind: IntEnum, chunk: int, payload: memoryview, at: Agreement) -> None:
-        """A chunk of a broadcast that is read as it comes."""
+    def stream(self, kind: IntEnum, sender: int, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
+        """A chunk that is read as it comes. A `ProtocolError`, or a `ValueError`, says why it cannot be right."""
         ...
 
     def plain(self) -> dict[str, Any]:
@@ -115,12 +145,57 @@ class ClientPart(Protocol):
         ...
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """All is here: the next state, and what is agreed on now. A `ProtocolError` blames, and changes nothing."""
+        """All is here: the next state, and what is agreed on now. A `ProtocolError` blames, and changes nothing.
+
+        `Retry` where it cannot go on, and the table says what is sent instead.
+        """
         ...
+
+
+class ClientDefaults:
+    """What most forms ask of a client's part: nothing in its hello, nothing that could be mended, nothing ahead."""
+
+    tick: Callable[[int], None] | None = None
+
+    @property
+    def introduction(self) -> bytes:
+        """Keys alone."""
+        return b""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whatever changes, it is not said openly."""
+        return False
+
+    @property
+    def without_mean(self) -> tuple[Name, ...]:
+        """Every entity gets a mean."""
+        return ()
+
+    @property
+    def faults(self) -> list[ProtocolError]:
+        """None."""
+        return []
+
+    def prepare(self) -> None:
+        """Nothing is made ahead without messages."""
+
+    def inherit(self, before: Session, part: Any) -> None:
+        """A session that follows another one keeps nothing."""
+
+    def renounce(self) -> None:
+        """There is nothing to give back."""
 
 
 class ServerPart(Protocol):
     """What the server does in each phase."""
+
+    link: Link
+    """Its connections; set before anything else is asked of it."""
+
+    def prepare(self, at: Agreement) -> None:
+        """As for a client."""
+        ...
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
         """As for a client."""
@@ -134,8 +209,8 @@ class ServerPart(Protocol):
         """A chunk of a message that is used as it comes. A `ValueError` says why it cannot be right."""
         ...
 
-    def ready(self, kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """The chunks of a broadcast that can leave now, in order; each is given once."""
+    def ready(self, kind: IntEnum, at: Agreement) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        """The chunks that can leave now, in order, each with its receiver (`ALL` for all); each is given once."""
         ...
 
     renamed: bool
@@ -153,6 +228,27 @@ class ServerPart(Protocol):
 class Form(Protocol):
     """One form of the protocol: everything about it that is public."""
 
+    def introduction_bytes(self, params: Params) -> int:
+        """The bytes that a client's hello carries beside keys."""
+        ...
+
+    def check_introduction(self, params: Params, data: bytes) -> None:
+        """Refuse, with a `ValueError`, what a client's hello carries."""
+        ...
+
+    @property
+    def unsized(self) -> frozenset[IntEnum]:
+        """The kinds whose size their receiver does not know before: its part checks it."""
+        ...
+
+    def label(self, kind: IntEnum, at: Agreement) -> dict[str, int]:
+        """The numbers in the label of a message of this kind."""
+        ...
+
+    def begun(self, anchor: bytes, phase: str, numbers: dict[str, int], word: bytes) -> bytes:
+        """The context in which an announced phase begins."""
+        ...
+
     @property
     def name(self) -> str:
         """As users write it."""
@@ -160,7 +256,7 @@ class Form(Protocol):
 
     @property
     def kinds(self) -> type[IntEnum]:
-        """Its messages; the first four are those of `Common`."""
+        """Its messages; those of `Common` are among them."""
         ...
 
     @property
@@ -188,7 +284,7 @@ class Form(Protocol):
 
     @property
     def names_phase(self) -> str:
-        """The phase with which changed entities begin."""
+        """The phase with which changed entities begin; empty where a new union is all that they need."""
         ...
 
     @property
@@ -263,8 +359,12 @@ class Form(Protocol):
         """The clients that get this kind."""
         ...
 
-    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
+    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int, receiver: int) -> Layout:
         """How a message falls into chunks."""
+        ...
+
+    def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
+        """What a user who asks for these parameters should know, though the form can work with them."""
         ...
 
     def trust(self, params: Params) -> tuple[str, ...]:
@@ -273,6 +373,17 @@ class Form(Protocol):
 
     def ticks(self, params: Params, names: int) -> int:
         """What all clients' ticks add up to in a set-up with so many names."""
+        ...
+
+    def trial(self, params: Params) -> tuple[Params, int, int]:
+        """The parameters of a federation like this one that can be tried out in seconds; bounds are open.
+
+        And the fewest entities that it should have, and the most names of all clients together.
+        """
+        ...
+
+    def work(self, cost: Plan, phase: str) -> int:
+        """What the time of the `setup`, or of a `round`, grows with, in a plan."""
         ...
 
     def facts(self, params: Params) -> dict[str, int]:
@@ -303,3 +414,28 @@ class Form(Protocol):
     def server(self, params: Params, session: bytes) -> ServerPart:
         """The server's part."""
         ...
+
+
+class FormDefaults:
+    """What most forms share: hellos with keys alone, sizes that all know, one set of numbers for all messages."""
+
+    unsized: ClassVar[frozenset[IntEnum]] = frozenset()
+
+    def introduction_bytes(self, params: Params) -> int:
+        """A hello carries keys alone."""
+        return 0
+
+    def check_introduction(self, params: Params, data: bytes) -> None:
+        """There is nothing to check."""
+
+    def label(self, kind: IntEnum, at: Agreement) -> dict[str, int]:
+        """All that is agreed on."""
+        return at.numbers
+
+    def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
+        """None."""
+        return ()
+
+    def begun(self, anchor: bytes, phase: str, numbers: dict[str, int], word: bytes) -> bytes:
+        """Bound to what was agreed on before, and to who takes part."""
+        return begun(anchor, phase, numbers, word)

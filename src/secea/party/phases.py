@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from enum import IntEnum as Kinds
 from typing import Any, Final
 
@@ -29,15 +29,15 @@ UNKNOWN: Final = -1
 """The size of a union that does not stand yet."""
 
 
-class Common(Kinds):
-    """The kinds of messages that every form has, with the numbers that it must give them."""
+class Common(StrEnum):
+    """The names of the kinds of messages that every form has; each gives them numbers of its own."""
 
-    HELLO = 1
-    BEGIN = 2
-    """The server says who takes part in what begins now."""
-    KEY = 3
-    """The server's key of the broadcast that follows."""
-    DIGEST = 4
+    HELLO = "HELLO"
+    BEGIN = "BEGIN"
+    """The server says who takes part in what begins now, or whose messages count."""
+    KEY = "KEY"
+    """The server's key of the broadcast that follows. Only where a form has broadcasts."""
+    DIGEST = "DIGEST"
     """The hash of that broadcast."""
 
 
@@ -48,6 +48,8 @@ class Route(Enum):
     EACH = "client to client, sealed end to end, relayed"
     ALL = "client to all, signed, relayed"
     BROADCAST = "server to all, sealed once"
+    SAME = "server to all, sealed for each"
+    OWN = "server to each client, what is for it alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,15 @@ class Row:
     """Whether it goes on without some who are missing: the form's quorum is enough."""
     loses_round: bool = False
     """Whether a round is lost if too many are missing."""
+    settles: int = 0
+    """Where the server says at the end of the phase whose messages count, the number of that word; 0 where all do.
+
+    What clients sent each other follows that word.
+    """
+    silent: bool = False
+    """Whether it begins without a word of the server's: clients begin it when they contribute."""
+    instead: Kinds | None = None
+    """What a client sends that cannot go on: the phase `on_loss` then begins anew, as another attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,8 @@ class Agreement:
     """The digest of everything since the phase was announced."""
     size: int = UNKNOWN
     """M, once the union stands."""
+    word: bytes = b""
+    """The server's word on whose messages count in this phase, where it gives one."""
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -190,16 +203,20 @@ class Begin:
         """The bytes of a word on so many members."""
         return 1 + members * _MEMBER.size
 
-    def agreed(self, phase: str, before: Agreement, numbers: dict[str, int], anchor: bytes) -> Agreement:
-        """What the members agree on when the phase begins; `anchor` is what they agreed on before."""
-        text = b" ".join(b"%d" % value for value in numbers.values())
-        context = digest(b"begin", anchor, phase.encode(), text, self.to_bytes())
+    def agreed(self, phase: str, before: Agreement, numbers: dict[str, int], context: bytes) -> Agreement:
+        """What the members agree on when the phase begins, in this context."""
         same = numbers["epoch"] == before.union
         size, participants = (before.size, before.participants) if same else (UNKNOWN, self.clients)
         return replace(
             before, phase=phase, size=size, participants=participants, members=self.clients, union=numbers["epoch"],
             attempt=numbers["attempt"], names=numbers["weights"], round=numbers["round"], context=context,
         )  # fmt: skip
+
+
+def begun(anchor: bytes, phase: str, numbers: dict[str, int], word: bytes) -> bytes:
+    """The context in which an announced phase begins: bound to what was agreed on before, and to who takes part."""
+    text = b" ".join(b"%d" % value for value in numbers.values())
+    return digest(b"begin", anchor, phase.encode(), text, word)
 
 
 def row_of(rows: tuple[Row, ...], phase: str) -> Row:

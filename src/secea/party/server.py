@@ -33,8 +33,8 @@ from secea.party.phases import (
 from secea.party.session import Session
 from secea.wire import snapshot
 from secea.wire.keys import KEY_BYTES, Identity, Sealer
-from secea.wire.link import Link, broadcast_name, overhead
-from secea.wire.messages import ALL, NO_CONTEXT, Buffer, Header
+from secea.wire.link import broadcast_name, overhead
+from secea.wire.messages import ALL, NO_CONTEXT, SALT_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy
 
 _SNAPSHOT: Final = "secea party server 1"
@@ -48,6 +48,8 @@ class Collected:
     """Chunks by (kind, sender, receiver)."""
     labels: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict)
     """The salt of what each client sends: one try at a message is not mixed with another."""
+    parts: dict[tuple[IntEnum, int], bytearray] = field(default_factory=dict, repr=False)
+    """What has begun to come, as far as it is here."""
     got: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict, repr=False)
 
 
@@ -63,13 +65,21 @@ class _Broadcast:
     running: hashlib._Hash = field(default_factory=hashlib.sha256)
 
 
+@dataclass(slots=True)
+class _Letter:
+    """What goes to one client, sealed for it, on its way."""
+
+    sealer: Sealer
+    sent: int = 0
+
+
 class Server:
     """The server of a session."""
 
     def __init__(self, session: Session, identity: Identity, entropy: Entropy = os.urandom) -> None:
         self.session = session
-        self.link = Link(session.hash, session.roster, session.form.kinds, SERVER, identity, entropy)
         self.part: ServerPart = session.form.server(session.params, session.hash)
+        self.link = self.part.link = session.link(SERVER, identity, entropy)
         self.at = Agreement()
         self.collected = Collected()
         self.lost: frozenset[int] = frozenset()
@@ -77,8 +87,10 @@ class Server:
         self._hellos: dict[int, bytes] = {}
         self._introduced: set[tuple[int, bytes, int, bytes]] = set()  # whose hello, in which life, went to whom
         self._queue: deque[tuple[int, Buffer]] = deque()
-        self._held: list[tuple[int, Buffer]] = []  # what is passed on when all of a phase has come
+        self._held: list[tuple[int, int, Buffer]] = []  # (receiver, sender, what is passed on at the end of a phase)
         self._broadcasts: dict[IntEnum, _Broadcast] = {}
+        self._labels: dict[IntEnum, Header] = {}  # of what is sealed for each
+        self._letters: dict[tuple[IntEnum, int], _Letter] = {}
 
     def __repr__(self) -> str:
         return f"Server({self.at.phase}, union {self.at.union}, round {self.at.round})"
@@ -96,7 +108,7 @@ class Server:
     # ------------------------------------------------------------------------------------------------------- phases
 
     def begin(self, phase: str, members: Iterable[int], *, again: bool = False, names: int = 0) -> None:
-        """Announce a phase to those who take part in it.
+        """Announce a phase to those who take part in it, or begin it without a word where the table says so.
 
         `again`: what was tried before stalled. `names`: an epoch of names that is repeated.
         """
@@ -108,20 +120,27 @@ class Server:
             numbers["weights"] = names
         index = next(i for i, row in enumerate(self.session.rows) if row.phase == phase)
         begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
-        anchor = self.part.anchor(phase, self.at)
-        at = begin.agreed(phase, self.at, numbers, anchor)
         fewest = form.fewest(self.session.params, phase, numbers["weights"])
         if numbers["round"] > self.session.params.rounds:
             raise FederationError(f"all {self.session.params.rounds} rounds of this session are used: begin a new one")
         if len(clients) < fewest:
             here = f"only {len(clients)} {'is' if len(clients) == 1 else 'are'} here"
             raise FederationError(f"{self._purpose(phase, numbers['weights'])} needs {fewest} clients, and {here}")
+        if self.session.rows[index].silent:
+            self._enter(replace(self.at, phase=phase, members=clients, round=numbers["round"]))
+            return
+        anchor = self.part.anchor(phase, self.at)
+        context = form.begun(anchor, phase, numbers, begin.to_bytes())
         for n in clients:
             self._introduce(n, clients)
-        label = self.link.label(self.session.form.kinds(Common.BEGIN), numbers, anchor)
-        for n in clients:
+        self._say(begin, numbers, anchor)
+        self._enter(begin.agreed(phase, self.at, numbers, context))
+
+    def _say(self, begin: Begin, numbers: dict[str, int], context: bytes) -> None:
+        """The server's word to those whom it names."""
+        label = self.link.label(self.session.form.kinds[Common.BEGIN], numbers, context)
+        for n in begin.clients:
             self._queue.append((n, self.link.sealer(label, n).seal(0, begin.to_bytes())))
-        self._enter(at)
 
     def _purpose(self, phase: str, names: int) -> str:
         """What an announced phase is for, as users call it; `names` is its epoch of names."""
@@ -140,8 +159,10 @@ class Server:
                 self._queue.append((n, self.link.hello_message() if v == SERVER else self._hellos[v]))
 
     def _enter(self, at: Agreement) -> None:
+        at = replace(at, word=b"")
         self.part.enter(at)
-        self.at, self.collected, self._broadcasts, self._held = at, Collected(), {}, []
+        self.at, self.collected, self._held = at, Collected(), []
+        self._broadcasts, self._labels, self._letters = {}, {}, {}
 
     def lost_touch(self, n: int) -> None:
         """What was on its way to client n may not have arrived: it is introduced to the others again."""
@@ -175,12 +196,18 @@ class Server:
         sends = 0
         for kind in self.row.sends:
             copies = len(at.members) if form.routes[kind] is Route.EACH else 1
-            sends += copies * form.layout(kind, params, at, at.members[0]).wire_bytes
+            sends += copies * form.layout(kind, params, at, at.members[0], at.members[-1]).wire_bytes
         return sends + max(waiting.values(), default=0)
 
     def missing(self) -> tuple[int, ...]:
         """The members whose messages have not all come."""
-        return tuple(n for n in self.at.members if any(not self._complete(n, kind) for kind in self.row.sends))
+        cannot = self._cannot()
+        kinds = self.row.sends
+        return tuple(n for n in self.at.members if n not in cannot and not all(self._complete(n, k) for k in kinds))
+
+    def _cannot(self) -> set[int]:
+        """Who has said that it cannot go on."""
+        return {sender for kind, sender, _ in self.collected.progress if kind == self.row.instead}
 
     @property
     def enough(self) -> bool:
@@ -194,9 +221,11 @@ class Server:
         form, params, at = self.session.form, self.session.params, self.at
         if sender not in form.senders(kind, params, at):
             return True
-        chunks = form.layout(kind, params, at, sender).chunks
         progress = self.collected.progress
-        return all(progress.get((kind, sender, v), 0) == chunks for v in self._to(kind, sender))
+        return all(
+            progress.get((kind, sender, v), 0) == form.layout(kind, params, at, sender, v).chunks
+            for v in self._to(kind, sender)
+        )
 
     def _to(self, kind: IntEnum, sender: int) -> tuple[int, ...]:
         """Whom a client addresses this kind to."""
@@ -214,22 +243,46 @@ class Server:
         row, at, missing = self.row, self.at, self.missing()
         if not self.enough:
             raise FederationError(f"the phase '{row.phase}' is not complete: {', '.join(map(party, missing))}")
+        there = tuple(n for n in at.members if n not in missing)
+        if cannot := self._cannot():
+            self._again(there, f"{', '.join(map(party, sorted(cannot)))} cannot go on")
+            return
+        if row.settles:
+            at = self._settle(there)
         try:
             after = self.part.finish(at, self.collected.got)
         except Retry as retry:
-            if at.attempt + 1 == MOST_ATTEMPTS:
-                raise FederationError(f"{retry}; {MOST_ATTEMPTS} attempts failed") from None
-            self.begin(row.on_loss, at.members, again=True)
+            self._again(there, str(retry))
             return
-        self._queue.extend(self._held)
+        self._release()
         for kind in row.answers:
-            self._broadcast(kind, after)
+            self._answer(kind, after)
+        self._release()
         if row_of(self.session.rows, row.then).decides:
             self.at = after
             clients = self.session.params.clients  # guests of a set-up have no part in what follows it
-            self.begin(row.then, (n for n in at.members if n not in missing and n < clients))
+            self.begin(row.then, (n for n in there if n < clients))
         else:
             self._enter(replace(after, phase=row.then))
+
+    def _release(self) -> None:
+        """What was held until the phase came to its end goes out."""
+        self._queue.extend((n, message) for n, _, message in self._held)
+        self._held = []
+
+    def _again(self, members: tuple[int, ...], why: str) -> None:
+        """Another attempt, since this one gives no result."""
+        if self.at.attempt + 1 == MOST_ATTEMPTS:
+            raise FederationError(f"{why}; {MOST_ATTEMPTS} attempts failed")
+        self.begin(self.row.on_loss, members, again=True)
+
+    def _settle(self, there: tuple[int, ...]) -> Agreement:
+        """Say whose messages count: of those who have sent all of them. What they sent each other is passed on."""
+        row, at, first = self.row, self.at, self.row.sends[0]
+        begin = Begin(row.settles, tuple((n, self.collected.labels[first, n]) for n in there))
+        self._say(begin, self.session.form.label(self.session.form.kinds[Common.BEGIN], at), at.context)
+        self._held = [each for each in self._held if each[0] in there and each[1] in there]
+        return replace(at, members=there, word=begin.to_bytes())
 
     def give_up(self) -> None:
         """What goes on will not be finished: whoever began a round has lost it, and there has to be a new union."""
@@ -247,7 +300,7 @@ class Server:
         header = self.link.parse(message, sender)
         if header.sender != sender:
             raise FaultyPeer(sender, f"hands over a message in the name of {party(header.sender)}")
-        if header.kind == Common.HELLO:
+        if header.kind.name == Common.HELLO and header.receiver == ALL:
             self.link.greet(header, message)
             self._hellos[sender] = bytes(message)
             return
@@ -260,10 +313,12 @@ class Server:
     def _require(self, header: Header) -> None:
         """The label is that of the present phase, and the sender has a part in it."""
         at, sender = self.at, header.sender
-        numbers = {name: getattr(header, name) for name in at.numbers}
-        if tuple(numbers.values()) < tuple(at.numbers.values()) or header.kind not in self.row.sends:
+        due = self.session.form.label(header.kind, at)
+        numbers = {name: getattr(header, name) for name in due}
+        kinds = (*self.row.sends, self.row.instead)
+        if tuple(numbers.values()) < tuple(due.values()) or header.kind not in kinds:
             raise Stale((sender,), f"{header.title} is not due in the phase '{at.phase}'")
-        if numbers != at.numbers or header.context != at.context:
+        if numbers != due or header.context != at.context:
             raise FaultyPeer(sender, f"{header.title} was made for another union or other members")
         if sender not in self.session.form.senders(header.kind, self.session.params, at):
             raise FaultyPeer(sender, f"{header.title} is not for it to send")
@@ -273,7 +328,7 @@ class Server:
     def _counted(self, header: Header, size: int) -> dict[tuple[IntEnum, int, int], int]:
         """The progress with this chunk, if it is the next one and of the right size."""
         sender, at = header.sender, self.at
-        layout = self.session.form.layout(header.kind, self.session.params, at, sender)
+        layout = self.session.form.layout(header.kind, self.session.params, at, sender, header.receiver)
         due = layout.payload_bytes(header.chunk) if header.chunks == layout.chunks else -1
         if size != due:
             raise FaultyPeer(sender, f"{header.title} has {size} bytes, which is not what is due")
@@ -292,7 +347,7 @@ class Server:
         progress = self._counted(header, len(message) - overhead(signed=False))
         self.collected.progress.update(progress)
         self.collected.labels[header.kind, header.sender] = header.salt
-        self._held.append((header.receiver, message))
+        self._held.append((header.receiver, header.sender, message))
 
     def _take(self, header: Header, message: Buffer) -> None:
         """A message that the server can read: signed for all, or sealed to it."""
@@ -304,19 +359,20 @@ class Server:
                 self.part.stream(header.kind, sender, header.chunk, opened.payload, self.at)
             except ValueError as error:
                 raise FaultyPeer(sender, f"{header.title} cannot be right: {error}") from None
-        else:
-            got = self.collected.got
-            got[place] = got.get(place, b"") + bytes(opened.payload)
         self.link.take(opened)
+        if header.kind not in form.streamed:
+            self.collected.parts.setdefault(place, bytearray()).extend(opened.payload)
+            if header.chunk + 1 == header.chunks:
+                self.collected.got[place] = bytes(self.collected.parts.pop(place))
         self.collected.progress.update(progress)
         self.collected.labels[place] = header.salt
         if form.routes[header.kind] is Route.ALL:
             for n in form.receivers(header.kind, self.session.params, self.at):
                 if n != sender:
-                    self._held.append((n, message))
+                    self._held.append((n, sender, message))
         for kind in self.row.answers:
             if kind in form.streamed:
-                self._broadcast(kind, self.at)
+                self._answer(kind, self.at)
 
     # ----------------------------------------------------------------------------------------------------- restarts
 
@@ -338,25 +394,50 @@ class Server:
 
     # ------------------------------------------------------------------------------------------------------ sending
 
-    def _broadcast(self, kind: IntEnum, at: Agreement) -> None:
-        """What can leave now of a broadcast: its key first, its hash last."""
-        for parts in self.part.ready(kind, at):
-            on_its_way = self._broadcasts.get(kind) or self._open_broadcast(kind, at)
-            message = on_its_way.sealer.seal(on_its_way.sent, *parts)
-            on_its_way.running.update(message)
-            on_its_way.sent += 1
-            self._queue.extend((n, message) for n in on_its_way.receivers)
-            if on_its_way.sent == on_its_way.chunks:
-                label = self.link.label(self.session.form.kinds(Common.DIGEST), self.at.numbers, self.at.context)
-                for n in on_its_way.receivers:
-                    self._queue.append((n, self.link.sealer(label, n).seal(0, on_its_way.running.digest())))
+    def _answer(self, kind: IntEnum, at: Agreement) -> None:
+        """What can leave now of what the server makes of a phase."""
+        form = self.session.form
+        for receiver, parts in self.part.ready(kind, at):
+            if form.routes[kind] is Route.BROADCAST:
+                self._broadcast(kind, parts, at)
+                continue
+            receivers = form.receivers(kind, self.session.params, self.at) if receiver == ALL else (receiver,)
+            for n in receivers:
+                letter = self._letters.get((kind, n)) or self._open_letter(kind, n, at)
+                # Nobody has a result of a phase that is lost; a broadcast counts with its hash alone.
+                self._held.append((n, SERVER, letter.sealer.seal(letter.sent, *parts)))
+                letter.sent += 1
+
+    def _open_letter(self, kind: IntEnum, n: int, at: Agreement) -> _Letter:
+        """What is the same for all has one label; where each gets its own, the salts differ too."""
+        form, params = self.session.form, self.session.params
+        if kind not in self._labels:
+            self._labels[kind] = self.link.label(kind, form.label(kind, self.at), self.at.context)
+        label = self._labels[kind]
+        if form.routes[kind] is Route.OWN:
+            label = replace(label, salt=self.link.entropy(SALT_BYTES))
+        chunks = form.layout(kind, params, at, SERVER, n).chunks
+        self._letters[kind, n] = _Letter(self.link.sealer(label, n, chunks))
+        return self._letters[kind, n]
+
+    def _broadcast(self, kind: IntEnum, parts: Sequence[Buffer], at: Agreement) -> None:
+        """A chunk of a broadcast: its key goes first, its hash last."""
+        on_its_way = self._broadcasts.get(kind) or self._open_broadcast(kind, at)
+        message = on_its_way.sealer.seal(on_its_way.sent, *parts)
+        on_its_way.running.update(message)
+        on_its_way.sent += 1
+        self._queue.extend((n, message) for n in on_its_way.receivers)
+        if on_its_way.sent == on_its_way.chunks:
+            label = self.link.label(self.session.form.kinds[Common.DIGEST], self.at.numbers, self.at.context)
+            for n in on_its_way.receivers:
+                self._queue.append((n, self.link.sealer(label, n).seal(0, on_its_way.running.digest())))
 
     def _open_broadcast(self, kind: IntEnum, at: Agreement) -> _Broadcast:
         form, params = self.session.form, self.session.params
         numbers, context = self.at.numbers, self.at.context
-        chunks = form.layout(kind, params, at, SERVER).chunks
+        chunks = form.layout(kind, params, at, SERVER, ALL).chunks
         receivers, key = form.receivers(kind, params, self.at), self.link.entropy(KEY_BYTES)
-        key_label = self.link.label(form.kinds(Common.KEY), numbers, context)
+        key_label = self.link.label(form.kinds[Common.KEY], numbers, context)
         label = replace(self.link.label(kind, numbers, context), chunks=chunks)
         rows = max(at.size, 0).to_bytes(ROWS_BYTES, "little")
         for n in receivers:

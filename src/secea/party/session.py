@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import ClassVar
 
 from secea.errors import ParamsError
 from secea.params import Params
 from secea.party.form import Form
-from secea.party.phases import Row
-from secea.wire.keys import Roster, spelled
+from secea.party.phases import Row, row_of
+from secea.wire.keys import Identity, Roster, spelled
+from secea.wire.link import Link
 from secea.wire.messages import WIRE_VERSION
+from secea.wire.randomness import Entropy
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class Session:
     params: Params
     roster: Roster
     form: Form
+    link_type: ClassVar[type[Link]] = Link
 
     def __post_init__(self) -> None:
         if not self.params.bounded:
@@ -38,10 +42,23 @@ class Session:
         return self.form.table(self.params)
 
     @cached_property
+    def asks(self) -> bool:
+        """Whether the server asks for training in a message; or else whoever drives the clients does."""
+        return not row_of(self.rows, self.form.ready_phase).silent
+
+    @cached_property
     def hash(self) -> bytes:
         """32 bytes over wire version, the form's own line, and roster."""
         text = f"secea session {WIRE_VERSION}\n{self.form.canonical(self.params)}\n"
         return hashlib.sha256(text.encode() + self.roster.canonical()).digest()
+
+    def link(self, number: int, identity: Identity, entropy: Entropy, introduction: bytes = b"") -> Link:
+        """A new life of a party: its end of all connections."""
+        form, params = self.form, self.params
+        return self.link_type(
+            self.hash, self.roster, form.kinds, number, identity, entropy, introduction=introduction,
+            introduction_bytes=form.introduction_bytes(params), check=partial(form.check_introduction, params),
+        )  # fmt: skip
 
     @property
     def fingerprint(self) -> str:

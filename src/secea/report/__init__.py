@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from secea.atomic import replace_files
 from secea.errors import DataError
 from secea.report.page import page
 from secea.report.runs import Group, grouped, read
@@ -18,17 +18,8 @@ def write(folders: Iterable[Path], out: Path | None = None) -> tuple[Path, list[
     runs = [read(folder) for folder in dict.fromkeys(folders)]
     groups = grouped(runs)
     path = out or runs[0].folder / "report.html"
-    _replace(path, page(groups))
-    return path, groups
-
-
-def _replace(path: Path, content: str) -> None:
-    """All of it or nothing."""
-    temporary = path.with_name(f"{path.name}.new")
     try:
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(path)
+        replace_files({path: page(groups).encode()})
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise DataError(f"{path} cannot be written: {error}") from None
+        raise DataError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    return path, groups

@@ -27,6 +27,7 @@ ERRORS: Final = {"rmse", "mae", "mse", "loss", "mr"}
 """Metrics of which less is better."""
 PARTS: Final = ("clients", "server", "sealing", "other")
 """Where the protocol's time goes; sealing is that of all parties."""
+WITHOUT: Final = "remove it for a page without it"
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,14 @@ class Run:
         """The final tables by client: names and matrix."""
         found = {}
         for path in sorted((self.folder / "embeddings" / method).glob("*.npz"), key=lambda path: _natural(path.stem)):
-            arrays = read_arrays(path)
+            arrays = read_arrays(path, WITHOUT)
             if not {"names", "matrix"} <= arrays.keys():
-                raise DataError(f"{path} holds no embeddings: it has no names, or no matrix")
-            names, matrix = arrays["names"], np.asarray(arrays["matrix"], np.float64)
-            if matrix.ndim != 2 or len(matrix) != len(names):
-                raise DataError(f"{path} has {len(names)} names and a matrix of shape {matrix.shape}")
-            found[path.stem] = ([str(name) for name in names.tolist()], matrix)
+                raise DataError(f"{path} holds no embeddings: it has no names, or no matrix; {WITHOUT}")
+            names, matrix = arrays["names"], arrays["matrix"]
+            if names.ndim != 1 or matrix.ndim != 2 or len(matrix) != len(names) or matrix.dtype.kind not in "iuf":
+                shapes = f"names of shape {names.shape}, a matrix of {matrix.dtype} and shape {matrix.shape}"
+                raise DataError(f"{path} holds no embeddings: {shapes}; {WITHOUT}")
+            found[path.stem] = ([str(name) for name in names.tolist()], matrix.astype(np.float64))
         return found
 
 

@@ -210,7 +210,7 @@ def public_part(joint: bytes, holders: Sequence[int], j: int) -> bytes:
 def signatures_needed(clients: int, collusion: int) -> int:
     """The least Z with 2Z > N + T: two lists signed so often have an honest signer in common."""
     if not 0 < collusion < clients:
-        raise ValueError(f"collusion must be 1..{clients - 1} for {clients} clients, got {collusion}")
+        raise ValueError(f"collusion must be from 1 to {clients - 1} for {clients} clients, got {collusion}")
     return (clients + collusion) // 2 + 1
 
 

@@ -114,45 +114,45 @@ def spelled(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Hello:
-    """A party's signed introduction to a session: its incarnation, its X25519 key, its Paillier key if any."""
+    """A party's signed introduction to a session: its incarnation, its X25519 key, and what its form adds."""
 
     session: bytes
     incarnation: bytes
     public: bytes
-    paillier: bytes = field(default=b"", repr=False)
+    extra: bytes = field(default=b"", repr=False)
     signature: bytes = field(default=b"", repr=False)
 
     def _signed(self, sender: int) -> bytes:
-        parts = (self.session, sender.to_bytes(2, "little"), self.incarnation, self.public, self.paillier)
+        parts = (self.session, sender.to_bytes(2, "little"), self.incarnation, self.public, self.extra)
         return b"secea hello 1\n" + b"".join(len(x).to_bytes(4, "little") + x for x in parts)
 
     @classmethod
     def make(
-        cls, identity: Identity, sender: int, session: bytes, incarnation: bytes, public: bytes, paillier: bytes
+        cls, identity: Identity, sender: int, session: bytes, incarnation: bytes, public: bytes, extra: bytes
     ) -> Hello:
         """The sender: a hello with its signature."""
-        unsigned = cls(session, incarnation, public, paillier)
-        return cls(session, incarnation, public, paillier, identity.sign(unsigned._signed(sender)))
+        unsigned = cls(session, incarnation, public, extra)
+        return cls(session, incarnation, public, extra, identity.sign(unsigned._signed(sender)))
 
     def to_bytes(self) -> bytes:
-        """Fixed length but for the Paillier key."""
-        return self.session + self.incarnation + self.public + self.signature + self.paillier
+        """Fixed length but for what the form adds."""
+        return self.session + self.incarnation + self.public + self.signature + self.extra
 
     @classmethod
     def verify(
-        cls, data: bytes, sender: int, roster: Roster, session: bytes, paillier_bytes: int, *, relayed: bool = True
+        cls, data: bytes, sender: int, roster: Roster, session: bytes, extra_bytes: int, *, relayed: bool = True
     ) -> Hello:
         """Any party: the hello of `sender`, authentic and for this session; or a `ProtocolError`.
 
         A hello that was relayed may be an old one of its sender's.
         """
         blame = FaultyPeerOrRelay if relayed and sender != SERVER else FaultyPeer
-        expected = HELLO_BYTES + (0 if sender == SERVER else paillier_bytes)
+        expected = HELLO_BYTES + (0 if sender == SERVER else extra_bytes)
         if len(data) != expected:
             raise blame(sender, f"hello has {len(data)} bytes instead of {expected}")
         cuts = (0, 32, 32 + DIGEST_BYTES, 32 + DIGEST_BYTES + KEY_BYTES, HELLO_BYTES, expected)
-        session_of, incarnation, public, signature, paillier = (bytes(data[a:b]) for a, b in pairwise(cuts))
-        hello = cls(session_of, incarnation, public, paillier, signature)
+        session_of, incarnation, public, signature, extra = (bytes(data[a:b]) for a, b in pairwise(cuts))
+        hello = cls(session_of, incarnation, public, extra, signature)
         try:
             Ed25519PublicKey.from_public_bytes(roster.key(sender)).verify(signature, hello._signed(sender))
         except InvalidSignature:

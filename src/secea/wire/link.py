@@ -6,9 +6,10 @@ everybody. A link does no input or output and has no clock; randomness is passed
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -24,9 +25,10 @@ from secea.wire.keys import (
     Sealer,
     SessionKey,
     digest,
+    expand,
     unauthentic,
 )
-from secea.wire.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, TAG_BYTES, Buffer, Header, Kind
+from secea.wire.messages import ALL, HEADER_BYTES, NO_CONTEXT, SALT_BYTES, TAG_BYTES, Buffer, Header
 from secea.wire.randomness import SEED_BYTES, Entropy
 
 _SIGNED: Final = b"secea signed message 1\n"
@@ -85,15 +87,30 @@ class Opened:
 class Link:
     """A party's keys, channels and counters in one session."""
 
+    channel_type: ClassVar[type[Channel]] = Channel
+    """What connects it with each peer: a test may listen there."""
+
     def __init__(
-        self, session: bytes, roster: Roster, kinds: type[IntEnum], number: int, identity: Identity, entropy: Entropy
+        self,
+        session: bytes,
+        roster: Roster,
+        kinds: type[IntEnum],
+        number: int,
+        identity: Identity,
+        entropy: Entropy,
+        *,
+        introduction: bytes = b"",
+        introduction_bytes: int = 0,
+        check: Callable[[bytes], None] = lambda _: None,
     ) -> None:
+        """`introduction` is what this party's hello carries for its form; `check` refuses that of a client."""
         if identity.public != roster.key(number):
             raise CallError(f"the identity is not the one that the roster pins for {party(number)}")
         self.session, self.roster, self.kinds = session, roster, kinds
         self.number, self.identity, self.entropy = number, identity, entropy
+        self._introduction_bytes, self._check = introduction_bytes, check
         self._key = SessionKey(entropy(SEED_BYTES))
-        self.hello = Hello.make(identity, number, session, entropy(SALT_BYTES), self._key.public, b"")
+        self.hello = Hello.make(identity, number, session, entropy(SALT_BYTES), self._key.public, introduction)
         self.sequence = 0
         self.peers: dict[int, Hello] = {}
         self.channels: dict[int, Channel] = {}
@@ -110,25 +127,43 @@ class Link:
 
     def hello_message(self) -> bytes:
         """The signed hello, open to all."""
-        return hello_header(self.number, self.hello.incarnation).pack() + self.hello.to_bytes()
+        return hello_header(self.kinds, self.number, self.hello.incarnation).pack() + self.hello.to_bytes()
 
     def greet(self, header: Header, message: Buffer) -> None:
         """Take a peer's hello; a new incarnation of it replaces the old one."""
         sender = header.sender
         data = bytes(memoryview(message)[HEADER_BYTES:])
         relayed = SERVER not in (sender, self.number)
-        hello = Hello.verify(data, sender, self.roster, self.session, 0, relayed=relayed)
-        if header != hello_header(sender, hello.incarnation):
+        hello = Hello.verify(data, sender, self.roster, self.session, self._introduction_bytes, relayed=relayed)
+        if header != hello_header(self.kinds, sender, hello.incarnation):
             raise self.unauthentic(sender, "hello has another header than it should have")
         before = self.peers.get(sender)
         if hello == before or hello.incarnation in self._past.get(sender, ()):
             raise self._stale(sender, "hello came before")
+        if sender != SERVER:
+            try:
+                self._check(hello.extra)
+            except ValueError as error:
+                raise FaultyPeer(sender, f"its hello is refused: {error}") from None
         if before is not None:
             self._past.setdefault(sender, set()).add(before.incarnation)
-        channel = Channel.between(self.number, self.hello, self._key, sender, hello)
+        channel = self.channel_type.between(self.number, self.hello, self._key, sender, hello)
         self.peers[sender], self.channels[sender], self._heard[sender] = hello, channel, 0
         self._streams.pop(sender, None)
         self._recent.pop(sender, None)
+
+    def introduction(self, number: int) -> bytes:
+        """What the hello of a party carries for its form, this one's included."""
+        return (self.hello if number == self.number else self.peers[number]).extra
+
+    def confirmation(self, sender: int, receiver: int, context: bytes) -> bytes:
+        """The sender's proof towards the receiver that it worked under this context; one of the two is this party."""
+        peer = receiver if sender == self.number else sender
+        return NO_CONTEXT if peer == self.number else self.channels[peer].confirmation(context, sender)
+
+    def secret(self, purpose: str, context: bytes) -> bytes:
+        """A key that this life of the party alone has, for one purpose in one context."""
+        return expand(self._key.secret, purpose, context)
 
     def incarnation(self, number: int) -> bytes:
         """The present life of a party that was heard of, this one included; empty for others."""
@@ -226,9 +261,9 @@ class Link:
         self._streams[sender] = opened.stream
 
 
-def hello_header(sender: int, incarnation: bytes) -> Header:
+def hello_header(kinds: type[IntEnum], sender: int, incarnation: bytes) -> Header:
     """The header of an open hello."""
-    return Header(Kind.HELLO, sender, ALL, 0, 0, 0, 0, 0, 1, NO_CONTEXT, incarnation)
+    return Header(kinds["HELLO"], sender, ALL, 0, 0, 0, 0, 0, 1, NO_CONTEXT, incarnation)
 
 
 def broadcast_name(header: Header) -> bytes:

@@ -1,6 +1,6 @@
-"""What travels: one fixed header for every message, and the few payloads that are not plain field elements.
+"""What travels: one fixed header for every message, and how its payload falls into chunks.
 
-A message is cut into chunks of about CHUNK_BYTES, so that large stages stream; a chunk is what a network carries and
+A message is cut into chunks of about CHUNK_BYTES, so that large ones stream; a chunk is what a network carries and
 what the traffic records count. All encodings have fixed width: sizes follow from public parameters alone.
 """
 
@@ -25,35 +25,15 @@ CHUNK_BYTES: Final = 1 << 21
 Buffer = bytes | bytearray | memoryview
 
 
-class Kind(IntEnum):
-    """The kinds of messages; the names in lower case are those of the traffic records."""
-
-    HELLO = 1
-    TABLE = 2
-    TAGS = 3
-    QUERY = 4
-    INDICATOR = 5
-    OPENING = 6
-    RECIPROCAL = 7
-    RESHARE = 8
-    SHARE = 9
-    CONTRIBUTORS = 10
-    ANSWER = 11
-    MEAN = 12
-    ABORT = 13
-
-
 _HEADER: Final = struct.Struct("<BBHHHIIIIII16s16s")
 HEADER_BYTES: Final = _HEADER.size
 _KIND_AT: Final = struct.calcsize("<B")
 _CHUNK: Final = struct.Struct("<I")
 _CHUNK_AT: Final = struct.calcsize("<BBHHHIIII")
 NO_CONTEXT: Final = bytes(DIGEST_BYTES)
-NO_PLACEMENT: Final = b"placement"
-"""What a client says in an abort."""
 
 
-def kind_of(message: Buffer, kinds: type[IntEnum] = Kind) -> Any:
+def kind_of(message: Buffer, kinds: type[IntEnum]) -> Any:
     """The kind of a message that a party made."""
     return kinds(message[_KIND_AT])
 
@@ -71,12 +51,12 @@ class Header:
     round: int
     attempt: int
     sequence: int
-    """Counts the stages that the sender has sent, so that an old snapshot shows."""
+    """Counts the messages that the sender has begun, so that an old snapshot shows."""
     chunks: int
     context: bytes
     """A digest of what the parties must agree on at this point: the members, the union, the contributors."""
     salt: bytes
-    """Drawn anew for every stage: even a party that was rolled back does not use a key twice."""
+    """Drawn anew for every message: even a party that was rolled back does not use a key twice."""
     chunk: int = 0
 
     @property
@@ -109,7 +89,7 @@ class Header:
         return self._packed(0)
 
     @classmethod
-    def parse(cls, message: Buffer, carrier: int, kinds: type[IntEnum] = Kind) -> Header:
+    def parse(cls, message: Buffer, carrier: int, kinds: type[IntEnum]) -> Header:
         """The header of a message that `carrier` handed over; or a `ProtocolError` that names the carrier.
 
         `kinds` are those of the federation's form: nothing else is a message.
@@ -182,65 +162,6 @@ class Layout:
     def wire_bytes(self) -> int:
         """The bytes of the whole message as it travels."""
         return self.sections * self.rows * self.row_bytes + self.chunks * (HEADER_BYTES + TAG_BYTES + self.prefix)
-
-
-class Step(IntEnum):
-    """What an announcement of clients lets begin."""
-
-    GREETING = 0
-    """The members of an epoch: their hellos follow."""
-    SECRET = 1
-    """Whose parts make the shared secret: the parts follow."""
-    QUERY = 2
-    """Whose queries can be answered: the queries follow."""
-    OPENING = 3
-    """For which contributors weights are to be made."""
-    RESHARE = 4
-    """Who re-shares."""
-    WEIGHTS = 5
-    """Whose re-sharing makes the weights: it follows."""
-    SHARE = 6
-    """The contributors of a round: their shares follow."""
-
-
-_MEMBER: Final = struct.Struct("<H16s")
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """The server's word on who takes part in a step, with the salt of what each of them sent for it.
-
-    Everyone derives the context of what follows from it, so two different announcements can never be mixed.
-    """
-
-    step: Step
-    members: tuple[tuple[int, bytes], ...]
-
-    @property
-    def clients(self) -> tuple[int, ...]:
-        """The members' numbers."""
-        return tuple(client for client, _ in self.members)
-
-    def to_bytes(self) -> bytes:
-        """One byte for the step, then the members in order."""
-        return bytes([self.step]) + b"".join(_MEMBER.pack(*member) for member in self.members)
-
-    @classmethod
-    def parse(cls, data: Buffer, clients: int) -> Announcement:
-        """The announcement; a `ValueError` says what is wrong with it."""
-        if len(data) < 1 or (len(data) - 1) % _MEMBER.size:
-            raise ValueError(f"an announcement of {len(data)} bytes")
-        step = Step(data[0])
-        members = tuple((int(n), bytes(salt)) for n, salt in _MEMBER.iter_unpack(memoryview(data)[1:]))
-        numbers = [n for n, _ in members]
-        if numbers != sorted(set(numbers)) or any(n >= clients for n in numbers):
-            raise ValueError(f"the members {numbers} are not clients of this federation in order")
-        return cls(step, members)
-
-
-def announcement_bytes(members: int) -> int:
-    """The bytes of an announcement."""
-    return 1 + members * _MEMBER.size
 
 
 assert HEADER_BYTES == 64

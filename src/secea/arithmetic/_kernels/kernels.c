@@ -1,29 +1,8 @@
 /* The inner loops of secea. Each one is a plain loop that the compiler vectorises; see kernels.h for what they do. */
 
-#include <limits.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "platform.h"
 
 #include "kernels.h"
-
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
-#define FAST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FAST
-#endif
-
-#if defined(__GNUC__) && defined(__x86_64__)
-#include <immintrin.h>
-#define AVX2 __attribute__((target("avx2")))
-#define HAS_AVX2 __builtin_cpu_supports("avx2")
-#endif
-
-typedef unsigned __int128 wide;
 
 #define TILE 512 /* elements worked on at a time, so that they stay in the first-level cache */
 
@@ -140,7 +119,7 @@ AVX2 static void mul_avx2(uint32_t p, uint32_t *out, const uint32_t *a, const ui
 static void mul_one(uint32_t p, uint32_t *out, const uint32_t *a, const uint32_t *b, size_t n) {
     if (FOLDS(p)) {
 #ifdef AVX2
-        if (HAS_AVX2) {
+        if (has_avx2) {
             mul_avx2(p, out, a, b, n);
             return;
         }
@@ -300,7 +279,7 @@ static void combine_one(uint32_t p, int words, uint32_t *out, size_t row_step, c
                         size_t rows, size_t columns, size_t n) {
     size_t start = 0;
 #ifdef AVX2
-    if (FOLDS(p) && HAS_AVX2 && columns) combine_avx2(p, words, out, row_step, a, x, rows, columns, start = n - n % 8);
+    if (FOLDS(p) && has_avx2 && columns) combine_avx2(p, words, out, row_step, a, x, rows, columns, start = n - n % 8);
 #endif
     for (size_t r = 0; r < rows; r++)
         for (size_t i = start; i < n; i++)
@@ -320,98 +299,6 @@ void combine32(const uint32_t *primes, size_t count, int words, uint32_t *out, s
         combine_one(primes[b], words, out + b * out_step, row_step, a + b * rows * columns, x, rows, columns, n);
         for (size_t k = 0; k < columns; k++) x[k] += steps[k];
     }
-}
-
-#define ROW_OF(k) (y + (members ? members[k] : (k)-starts[j]) * length)
-
-#ifdef AVX2
-#define AHEAD 12 /* positions */
-
-/* `vectors` times eight elements of one row, from i on: a constant, so that their sums stay in registers. The last vector ends
- * where the row ends, and may overlap the one before: what they share is computed twice, and added once. */
-INLINE void gather_wide(int light, size_t vectors, uint32_t p, uint32_t *out, const int64_t *starts,
-                        const int64_t *members, const uint32_t *w, const uint32_t *y, size_t j, int64_t end,
-                        size_t length, size_t i) {
-    const __m256i c = SMALL(p), all = _mm256_set1_epi32((int)p);
-    const int64_t group = light ? LIGHT_GROUP : GROUP;
-    const size_t last = i + 8 * vectors <= length ? 8 * (vectors - 1) : length - 8 - i;
-    __m256i total[6];
-    sums s[6];
-#define EACH_VECTOR _Pragma("GCC unroll 6") for (size_t v = 0; v < vectors; v++)
-#define OF_VECTOR (v + 1 < vectors ? 8 * v : last)
-    EACH_VECTOR s[v] = sums_from(LOAD(out + i + OF_VECTOR));
-    for (int64_t k = starts[j];;) {
-        const int64_t stop = starts[j + 1] - k < group ? starts[j + 1] : k + group;
-        for (; k < stop; k++) {
-            const uint32_t *const row = ROW_OF(k) + i;
-            const __m256i factor = _mm256_set1_epi32((int)w[k]);
-            if (members && k + AHEAD < end) /* rows are far apart: have those of buckets to come fetched meanwhile */
-                for (size_t v = 0; v < vectors; v += 2) __builtin_prefetch(y + members[k + AHEAD] * length + i + 8 * v);
-            EACH_VECTOR {
-                const __m256i x = LOAD(row + OF_VECTOR);
-                add_products(light, &s[v], x, _mm256_srli_epi64(x, 32), factor);
-            }
-        }
-        EACH_VECTOR total[v] = closed_sums(light, &s[v], c, all);
-        if (k == starts[j + 1]) break;
-        EACH_VECTOR s[v] = sums_from(total[v]);
-    }
-    EACH_VECTOR STORE(out + i + OF_VECTOR, total[v]);
-#undef EACH_VECTOR
-#undef OF_VECTOR
-}
-
-/* The vectors of a row in as few equal parts as their sums have room for in the registers. */
-AVX2 static void gather_avx2(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-                             const uint32_t *y, size_t j, int64_t end, size_t length) {
-    const size_t all = (length + 7) / 8, most = LIGHT(p) ? 6 : 3, parts = (all + most - 1) / most;
-    for (size_t part = 0; part < parts; part++) {
-        const size_t first = all * part / parts, vectors = all * (part + 1) / parts - first;
-#define WIDE(light, vectors) gather_wide(light, vectors, p, out, starts, members, w, y, j, end, length, 8 * first)
-        switch (vectors + (LIGHT(p) ? 0 : 6)) {
-        case 1: WIDE(1, 1); break;
-        case 2: WIDE(1, 2); break;
-        case 3: WIDE(1, 3); break;
-        case 4: WIDE(1, 4); break;
-        case 5: WIDE(1, 5); break;
-        case 6: WIDE(1, 6); break;
-        case 7: WIDE(0, 1); break;
-        case 8: WIDE(0, 2); break;
-        default: WIDE(0, 3);
-        }
-#undef WIDE
-    }
-}
-#endif
-
-static void gather_row(uint32_t p, uint32_t *out, const int64_t *starts, const int64_t *members, const uint32_t *w,
-                       const uint32_t *y, size_t j, int64_t end, size_t length) {
-#ifdef AVX2
-    if (FOLDS(p) && HAS_AVX2 && length >= 8) {
-        gather_avx2(p, out, starts, members, w, y, j, end, length);
-        return;
-    }
-#endif
-    for (size_t i = 0; i < length; i++)
-        if (FOLDS(p)) {
-            SUM_OF_PRODUCTS(total, out[i], starts[j], starts[j + 1], w[k], ROW_OF(k)[i])
-            out[i] = total;
-        } else {
-            uint64_t sum = out[i];
-            for (int64_t k = starts[j]; k < starts[j + 1]; k++) sum = (sum + (uint64_t)w[k] * ROW_OF(k)[i] % p) % p;
-            out[i] = (uint32_t)sum;
-        }
-}
-
-void gather32(const uint32_t *primes, size_t count, uint32_t **out, const int64_t *starts, const int64_t *members,
-              const uint32_t **w, const size_t *w_steps, size_t sets, const uint32_t *y, size_t y_step, size_t rows,
-              size_t length) {
-    for (size_t b = 0; b < count; b++, y += y_step)
-        for (size_t j = 0; j < rows; j++)
-            for (size_t s = 0; s < sets; s++) { /* only the first set has to fetch rows from afar */
-                uint32_t *const to = out[s] + (b * rows + j) * length;
-                gather_row(primes[b], to, starts, members, w[s] + b * w_steps[s], y, j, s ? 0 : starts[rows], length);
-            }
 }
 
 /* Garner: the mixed-radix digits of each element, tile by tile, then Horner's rule from the top. Above the middle the number
@@ -478,7 +365,7 @@ static inline int leading_bit(double x) {
 static inline int lowest_bit(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return leading_bit(x) - 52 + __builtin_ctzll(bits | UINT64_C(1) << 52);
+    return leading_bit(x) - 52 + trailing_zeros(bits | UINT64_C(1) << 52);
 }
 
 void significance(const double *x, size_t n, int *used, int *step) {
@@ -507,142 +394,7 @@ void significance_rows(const double *x, size_t rows, size_t dim, int most, int *
         significance(x, dim, used + row, step + row);
         sizes[row] = 0;
         for (size_t i = 0; i < dim && sizes[row] < most; i++)
-            if (leading_bit(x[i]) != -1023) sizes[row] += !seen_before(__builtin_fabs(x[i]), seen, sizes[row]);
-    }
-}
-
-/* out = sign * (l[0] + l[1] 2^32 + l[2] 2^64 + l[3] 2^96) modulo p; the powers are below 2^30 modulo primes that fold */
-FAST static void limbs_modulo(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
-    const uint32_t one = (uint32_t)((UINT64_C(1) << 32) % p), two = (uint32_t)((uint64_t)one * one % p);
-    const uint32_t three = (uint32_t)((uint64_t)two * one % p), c = 0u - p;
-    if (LIGHT(p))
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t rest =
-                folded_light(l[0][i] + (uint64_t)l[1][i] * one + (uint64_t)l[2][i] * two + (uint64_t)l[3][i] * three, p);
-            out[i] = negative[i] && rest ? p - rest : rest;
-        }
-    else
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t rest =
-                folded(l[0][i] + (uint64_t)l[1][i] * one + (uint64_t)l[2][i] * two + (uint64_t)l[3][i] * three, c);
-            out[i] = negative[i] && rest ? p - rest : rest;
-        }
-}
-
-static void limbs_dividing(uint32_t p, uint32_t l[4][TILE], const uint32_t *negative, uint32_t *out, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        uint64_t rest = 0;
-        for (int k = 4; k-- > 0;) rest = ((rest << 32) + l[k][i]) % p;
-        out[i] = (uint32_t)(negative[i] && rest ? p - rest : rest);
-    }
-}
-
-/* Sign and size of x * 2^f + filler, in limbs of 32 bits. */
-static void split(const double *x, const uint64_t *filler, size_t first, size_t n, int f, int used, int finest,
-                  int coarsest, uint32_t limbs[4][TILE], uint32_t *negative) {
-    for (size_t i = first; i < n; i++) {
-        uint64_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        const int lead = leading_bit(x[i]), exact = lead - used < finest ? finest : lead - used;
-        /* the top bits of the filler, as many as are below the grid, less half of their range: another f scales them, while
-         * with the low bits it would draw others, and means of two sessions would cancel them */
-        const int below = (exact > coarsest ? coarsest : exact) + f;
-        const wide drawn = (wide)filler[2 * i + 1] << 64 | filler[2 * i];
-        const __int128 low = (__int128)(drawn >> 1 >> (127 - below)) - ((__int128)1 << below >> 1);
-        /* x * 2^f: all 53 bits of x, shifted; what falls off at the bottom is far below the grid */
-        const int shift = lead - 52 + f;
-        const int64_t size = lead == -1023 ? 0 : (int64_t)((bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52);
-        const __int128 digits = bits >> 63 ? -size : size;
-        const __int128 value =
-            low + (shift >= 0 ? digits * ((__int128)1 << shift) : shift > -64 ? digits >> -shift : 0);
-        const wide sign = (wide)(value >> 127), magnitude = ((wide)value ^ sign) - sign; /* no branch: it is random */
-        for (int k = 0; k < 4; k++) limbs[k][i] = (uint32_t)(magnitude >> 32 * k);
-        negative[i] = (uint32_t)sign;
-    }
-}
-
-#ifdef AVX2
-/* Four numbers at a time, each of 128 bits in two halves. Where a shift count is negative as a number of 32 bits, the upper half
- * of its lane is 0, so that it is a huge one of 64 bits, and nothing is left of what is shifted. */
-#define SHIFT_UP(x, by) _mm256_sllv_epi64(x, by)
-#define SHIFT_DOWN(x, by) _mm256_srlv_epi64(x, by)
-#define COUNT(x) _mm256_set1_epi64x((uint32_t)(x))
-
-AVX2 static inline __m256i less_avx2(__m256i a, __m256i b) { /* all ones where a < b */
-    const __m256i top = _mm256_set1_epi64x(INT64_MIN);
-    return _mm256_cmpgt_epi64(_mm256_xor_si256(b, top), _mm256_xor_si256(a, top));
-}
-
-AVX2 static inline __m256i signed_avx2(__m256i x, __m256i minus) { /* -x where minus is all ones */
-    return _mm256_sub_epi64(_mm256_xor_si256(x, minus), minus);
-}
-
-AVX2 static inline __m256i signed_high_avx2(__m256i high, __m256i low, __m256i minus) { /* of 128 bits: the upper half */
-    const __m256i borrow = _mm256_and_si256(minus, _mm256_cmpeq_epi64(low, _mm256_setzero_si256()));
-    return _mm256_sub_epi64(_mm256_xor_si256(high, minus), borrow);
-}
-
-AVX2 static void split_avx2(const double *x, const uint64_t *filler, size_t whole, int f, int used, int finest,
-                            int coarsest, uint32_t limbs[4][TILE], uint32_t *negative) {
-    const __m256i zero = _mm256_setzero_si256(), one = _mm256_set1_epi64x(1), ones = _mm256_set1_epi64x(-1);
-    const __m256i halves = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
-    for (size_t i = 0; i < whole; i += 4) {
-        const __m256i bits = LOAD(x + i), sign = _mm256_cmpgt_epi64(zero, bits);
-        const __m256i exponent = _mm256_and_si256(_mm256_srli_epi64(bits, 52), COUNT(0x7FF));
-        __m256i below = _mm256_max_epi32(_mm256_sub_epi32(exponent, COUNT(1023 + used)), COUNT(finest));
-        below = _mm256_add_epi32(_mm256_min_epi32(below, COUNT(coarsest)), COUNT(f));
-        const __m256i unused = _mm256_sub_epi32(COUNT(128), below);
-        const __m256i some = LOAD(filler + 2 * i), more = LOAD(filler + 2 * i + 4);
-        const __m256i drawn = _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(some, more), 0xD8);
-        const __m256i drawn_high = _mm256_permute4x64_epi64(_mm256_unpackhi_epi64(some, more), 0xD8);
-        const __m256i carried = _mm256_or_si256(SHIFT_DOWN(drawn_high, _mm256_sub_epi32(COUNT(64), below)),
-                                                SHIFT_UP(drawn_high, _mm256_sub_epi32(below, COUNT(64))));
-        const __m256i low = _mm256_or_si256(SHIFT_DOWN(drawn, unused), carried);
-        const __m256i high = SHIFT_DOWN(drawn_high, unused);
-        const __m256i half = SHIFT_UP(one, _mm256_sub_epi32(below, COUNT(1)));
-        const __m256i half_high = SHIFT_UP(one, _mm256_sub_epi32(below, COUNT(65)));
-        const __m256i fill = _mm256_sub_epi64(low, half);
-        const __m256i fill_high = _mm256_add_epi64(_mm256_sub_epi64(high, half_high), less_avx2(low, half));
-
-        const __m256i fraction = _mm256_and_si256(bits, _mm256_set1_epi64x((INT64_C(1) << 52) - 1));
-        const __m256i normal = _mm256_or_si256(fraction, _mm256_set1_epi64x(INT64_C(1) << 52));
-        const __m256i digits = _mm256_andnot_si256(_mm256_cmpeq_epi64(exponent, zero), normal);
-        const __m256i shift = _mm256_sub_epi32(exponent, COUNT(1075 - f)), up = _mm256_max_epi32(shift, zero);
-        const __m256i down = _mm256_max_epi32(_mm256_sub_epi32(zero, shift), zero);
-        const __m256i lost = _mm256_andnot_si256(SHIFT_UP(ones, down), sign);
-        const __m256i kept = SHIFT_DOWN(_mm256_add_epi64(digits, lost), down); /* towards minus infinity */
-        const __m256i size = SHIFT_UP(kept, up);
-        const __m256i size_high = _mm256_or_si256(SHIFT_DOWN(kept, _mm256_sub_epi32(COUNT(64), up)),
-                                                  SHIFT_UP(kept, _mm256_sub_epi32(up, COUNT(64))));
-
-        const __m256i sum = _mm256_add_epi64(fill, signed_avx2(size, sign)), carry = less_avx2(sum, fill);
-        const __m256i sum_high =
-            _mm256_sub_epi64(_mm256_add_epi64(fill_high, signed_high_avx2(size_high, size, sign)), carry);
-        const __m256i minus = _mm256_cmpgt_epi64(zero, sum_high);
-        const __m256i lower = _mm256_permutevar8x32_epi32(signed_avx2(sum, minus), halves);
-        const __m256i upper = _mm256_permutevar8x32_epi32(signed_high_avx2(sum_high, sum, minus), halves);
-        _mm_storeu_si128((__m128i *)(limbs[0] + i), _mm256_castsi256_si128(lower));
-        _mm_storeu_si128((__m128i *)(limbs[1] + i), _mm256_extracti128_si256(lower, 1));
-        _mm_storeu_si128((__m128i *)(limbs[2] + i), _mm256_castsi256_si128(upper));
-        _mm_storeu_si128((__m128i *)(limbs[3] + i), _mm256_extracti128_si256(upper, 1));
-        _mm_storeu_si128((__m128i *)(negative + i), _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(minus, halves)));
-    }
-}
-#endif
-
-void encode32(const uint32_t *primes, size_t count, const double *x, const uint64_t *filler, size_t n, int f, int used,
-              int finest, int coarsest, uint32_t *out) {
-    uint32_t limbs[4][TILE], negative[TILE];
-    for (size_t start = 0; start < n; start += TILE) {
-        const size_t size = n - start < TILE ? n - start : TILE;
-        size_t done = 0;
-#ifdef AVX2
-        if (HAS_AVX2)
-            split_avx2(x + start, filler + 2 * start, done = size - size % 4, f, used, finest, coarsest, limbs, negative);
-#endif
-        split(x + start, filler + 2 * start, done, size, f, used, finest, coarsest, limbs, negative);
-        for (size_t b = 0; b < count; b++)
-            (FOLDS(primes[b]) ? limbs_modulo : limbs_dividing)(primes[b], limbs, negative, out + b * n + start, size);
+            if (leading_bit(x[i]) != -1023) sizes[row] += !seen_before(fabs(x[i]), seen, sizes[row]);
     }
 }
 
@@ -658,6 +410,12 @@ int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n) {
     return 1;
 }
 
+static inline int spare_bits(uint32_t p) { /* bits that a word has more than p */
+    int spare = 0;
+    while (!(p >> (31 - spare))) spare++;
+    return spare;
+}
+
 /* Whether every word, cut to the bits of p, is below it; then they are cut. */
 FAST static int cut(uint32_t p, int spare, uint32_t *words, size_t n) {
     uint32_t bad = 0;
@@ -669,16 +427,18 @@ FAST static int cut(uint32_t p, int spare, uint32_t *words, size_t n) {
 }
 
 size_t usable32(const uint32_t *primes, size_t count, uint32_t *words, size_t n) {
-    for (size_t b = 0; b < count; b++)
+    for (size_t b = 0; b < count; b++) {
+        const int spare = spare_bits(primes[b]);
         for (size_t start = 0; start < n; start += TILE) {
             const size_t size = n - start < TILE ? n - start : TILE;
-            if (!cut(primes[b], __builtin_clz(primes[b]), words + b * n + start, size)) return b * n + start;
+            if (!cut(primes[b], spare, words + b * n + start, size)) return b * n + start;
         }
+    }
     return count * n;
 }
 
 size_t accept32(uint32_t p, uint32_t *words, size_t n) {
-    const int spare = __builtin_clz(p);
+    const int spare = spare_bits(p);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t word = words[i] >> spare;
@@ -692,7 +452,7 @@ void reduce32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t
     for (size_t b = 0; b < count; b++) {
         const uint32_t p = primes[b];
         for (size_t i = 0; i < n; i++) {
-            const uint64_t size = x[i] < 0 ? -(uint64_t)x[i] : (uint64_t)x[i];
+            const uint64_t size = x[i] < 0 ? 0 - (uint64_t)x[i] : (uint64_t)x[i];
             const uint32_t rest = FULL(p) ? folded(size, 0u - p) : (uint32_t)(size % p);
             out[b * n + i] = x[i] < 0 && rest ? p - rest : rest;
         }
@@ -703,14 +463,15 @@ void reduce32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t
 
 #define P61 ((UINT64_C(1) << 61) - 1)
 
-/* x < 2^128 - 2^67: 2^61 = 1, so the high bits are added to the low ones */
+/* 2^61 = 1 and 2^64 = 8: what is above the lowest 61 bits is added to them. Any number of 128 bits. */
 static inline uint64_t reduced61(wide x) {
-    const wide once = (x & P61) + (x >> 61);                   /* < 2^68 */
-    const uint64_t twice = (uint64_t)(once & P61) + (uint64_t)(once >> 61); /* < 2^61 + 2^7 */
+    const uint64_t high = high_half(x), low = low_half(x);
+    const uint64_t once = (low & P61) + (low >> 61) + (high << 3 & P61) + (high >> 58); /* < 2^63 */
+    const uint64_t twice = (once & P61) + (once >> 61);
     return twice >= P61 ? twice - P61 : twice;
 }
 
-static inline uint64_t product61(uint64_t a, uint64_t b) { return reduced61((wide)a * b); }
+static inline uint64_t product61(uint64_t a, uint64_t b) { return reduced61(times(a, b)); }
 
 FAST void add61(uint64_t *acc, const uint64_t *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -748,14 +509,16 @@ void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_
                 uint64_t sum = 0;
                 while (factor < last) {
                     const uint64_t *const stop = last - factor < 32 ? last : factor + 32;
-                    wide part = sum;
-                    for (; factor < stop; factor++, source++) part += (wide)*factor * (*source)[i];
+                    wide part = both(0, sum);
+                    for (; factor < stop; factor++, source++) part = plus(part, times(*factor, (*source)[i]));
                     sum = reduced61(part);
                 }
                 out[r * n + i] = sum;
             }
     }
 }
+
+#define ROW_OF(k) (y + (members ? members[k] : (k)-starts[j]) * length)
 
 void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
               size_t rows, size_t length) {
@@ -765,8 +528,8 @@ void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, cons
             uint64_t sum = out[j * length + i];
             while (k < starts[j + 1]) {
                 const int64_t stop = starts[j + 1] - k < 32 ? starts[j + 1] : k + 32;
-                wide part = sum;
-                for (; k < stop; k++) part += (wide)w[k] * y[(members ? members[k] : k - starts[j]) * length + i];
+                wide part = both(0, sum);
+                for (; k < stop; k++) part = plus(part, times(w[k], ROW_OF(k)[i]));
                 sum = reduced61(part);
             }
             out[j * length + i] = sum;

@@ -27,11 +27,7 @@ void combine32(const uint32_t *primes, size_t count, int words, uint32_t *out, s
 void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n);
 
 /* out[j][i] += sum over k in [starts[j], starts[j+1]) of w[k] * y[members[k]][i], for rows j and i < length. Where members is
- * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. 32: for several sets
- * out[s] and w[s], so that rows of y are fetched once for all of them. */
-void gather32(const uint32_t *primes, size_t count, uint32_t **out, const int64_t *starts, const int64_t *members,
-              const uint32_t **w, const size_t *w_steps, size_t sets, const uint32_t *y, size_t y_step, size_t rows,
-              size_t length);
+ * NULL, the k-th of a row stands for y[k - starts[j]]. starts counts from the beginning of w and members. */
 void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, const uint64_t *w, const uint64_t *y,
               size_t rows, size_t length);
 
@@ -50,12 +46,6 @@ void significance(const double *x, size_t n, int *used, int *step);
 /* The same for each row of `dim` numbers; and how many different sizes its nonzero numbers have, counted up to `most`, which is
  * at most 64. */
 void significance_rows(const double *x, size_t rows, size_t dim, int most, int *used, int *step, int *sizes);
-
-/* The residues of x[i] * 2^f plus a filler that is uniform over the grid of x[i]: the top g + f bits of filler[i] (128 bits, two
- * words, the lower first) minus half of their range. The grid is 2^g, g the exponent of the leading bit of x less `used`, but within
- * [finest, coarsest]. out is [count][n]. Needs 0 <= g + f < 126 and |x| * 2^f < 2^125. */
-void encode32(const uint32_t *primes, size_t count, const double *x, const uint64_t *filler, size_t n, int f, int used,
-              int finest, int coarsest, uint32_t *out);
 
 /* Whether all elements are below their prime */
 int valid32(const uint32_t *primes, size_t count, const uint32_t *x, size_t n);

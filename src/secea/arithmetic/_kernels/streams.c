@@ -24,16 +24,10 @@ typedef union {
 
 /* ------------------------------------------------------------------------------------------------------------- AES */
 
-#if defined(__GNUC__) && defined(__x86_64__)
-#define AESNI __attribute__((target("aes,sse4.1")))
-#define VAES __attribute__((target("aes,vaes,avx512f,avx512bw")))
+#ifdef AESNI
 #define EACH(count) _Pragma("GCC unroll 8") for (int v = 0; v < (count); v++)
 
-int aes_level(void) {
-    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1")) return 0;
-    const int wide_registers = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-    return wide_registers && __builtin_cpu_supports("vaes") ? 2 : 1;
-}
+int aes_level(void) { return has_aes; }
 
 AESNI static inline __m128i spread(__m128i x) { /* each word, and all those before it */
     x = _mm_xor_si128(x, _mm_slli_si128(x, 4));
@@ -106,19 +100,20 @@ int aes_level(void) { return 0; }
 
 static void expand(const uint8_t *key, schedule *plan) {
     (void)key, (void)plan;
-    __builtin_trap();
+    abort();
 }
 
 static void encrypt(int level, const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
                     size_t blocks) {
     (void)level, (void)plan, (void)in, (void)head, (void)first, (void)out, (void)blocks;
-    __builtin_trap();
+    abort();
 }
 #endif
 
 /* The first half of a counter block, as it lies in memory. */
 static inline uint64_t head_of(uint32_t lane, size_t prime, unsigned retry) {
-    return __builtin_bswap32(lane) | (uint64_t)prime << 32 | (uint64_t)retry << 40;
+    const uint32_t bytes = lane >> 24 | (lane >> 8 & 0xFF00) | (lane << 8 & 0xFF0000) | lane << 24;
+    return bytes | (uint64_t)prime << 32 | (uint64_t)retry << 40;
 }
 
 /* --------------------------------------------------------------------------------------------------------- elements */
@@ -163,7 +158,7 @@ FAST static int cut_words61(uint64_t least, uint64_t *out, const uint64_t *words
 static void draw32(int level, const schedule *plan, uint64_t head, uint64_t block, uint32_t p, uint32_t least,
                    uint32_t *out, size_t n) {
     tile words;
-    const int spare = __builtin_clz(p);
+    const int spare = spare_bits(p);
     encrypt(level, plan, NULL, head, block, words.byte, (n + 3) / 4);
     if (cut_words32(p, least, spare, out, words.word, n))
         for (size_t i = 0; i < n; i++)
@@ -373,7 +368,7 @@ static void draw_noise(int level, const noise_shape *shape, const schedule *plan
     encrypt(level, plan, NULL, head, first * shape->blocks, words.byte, n * shape->blocks);
     for (size_t i = 0; i < n; i++) {
         const uint32_t *const z = words.word + i * step + shape->s * shape->parts;
-        out->t[i] = (uint64_t)((wide)(z[0] | (uint64_t)z[1] << 32) * shape->wide_range >> 64);
+        out->t[i] = high_half(times(z[0] | (uint64_t)z[1] << 32, shape->wide_range));
     }
     scale_words(words.word, shape->factor, n * step);
     sum_digits(shape, words.word, out, n);
@@ -398,7 +393,8 @@ static void join_digits32(const noise_shape *shape, noise_tile *x, uint32_t p, s
 static void join_digits61(const noise_shape *shape, noise_tile *x, size_t n) {
     memcpy(x->all, x->t, n * sizeof *x->t);
     for (size_t l = shape->parts; l-- > 0;)
-        for (size_t i = 0; i < n; i++) x->all[i] = reduced61((wide)x->all[i] * shape->digits[l] + x->digit[l * n + i]);
+        for (size_t i = 0; i < n; i++)
+            x->all[i] = reduced61(plus(times(x->all[i], shape->digits[l]), both(0, x->digit[l * n + i])));
 }
 
 FAST static void add_light(uint32_t p, uint32_t *acc, const uint64_t *x, size_t n) { /* x < 2^63 */
@@ -477,7 +473,7 @@ FAST static uint32_t weighted_any(uint32_t p, const uint32_t *x, const uint32_t 
         const uint64_t product = (uint64_t)x[i] * weights[i];
         low += (uint32_t)product, high += product >> 32;
     }
-    return (uint32_t)((((wide)high << 32) + low) % p);
+    return (uint32_t)(((high % p << 32) + low % p) % p);
 }
 
 void weighted_sums32(const uint32_t *primes, size_t count, uint32_t *out, const uint32_t *x, size_t x_step,
@@ -494,13 +490,13 @@ void weighted_sums61(uint64_t *out, const uint64_t *x, size_t row_step, const ui
         uint64_t sum = 0;
         for (size_t i = 0; i < length;) { /* two sums side by side, together of 32 products of 122 bits */
             const size_t stop = length - i < 32 ? length : i + 32;
-            wide even = sum, odd = 0;
+            wide even = both(0, sum), odd = both(0, 0);
             for (; i + 2 <= stop; i += 2) {
-                even += (wide)x[i] * weights[i];
-                odd += (wide)x[i + 1] * weights[i + 1];
+                even = plus(even, times(x[i], weights[i]));
+                odd = plus(odd, times(x[i + 1], weights[i + 1]));
             }
-            if (i < stop) odd += (wide)x[i] * weights[i], i++;
-            sum = reduced61(even + odd);
+            if (i < stop) odd = plus(odd, times(x[i], weights[i])), i++;
+            sum = reduced61(plus(even, odd));
         }
         out[row] = sum;
     }
@@ -564,15 +560,16 @@ FAST static void mix_grids(uint64_t *blocks, const uint64_t *grid, size_t n) { /
 }
 
 static void draw_units(uint64_t *narrow, const uint64_t *z, const uint64_t *units, size_t n) {
-    for (size_t i = 0; i < n; i++) narrow[i] += (uint64_t)((wide)z[2 * i] * units[i] >> 64) - units[i] / 2;
+    for (size_t i = 0; i < n; i++) narrow[i] += high_half(times(z[2 * i], units[i])) - units[i] / 2;
 }
 
 FAST static int join_fill(const double *x, const uint64_t *fill, size_t n, double scale, int64_t centre, int64_t *out) {
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
         const double size = x[i] * scale;
-        bad |= !(__builtin_fabs(size) < 0x1p61);
-        out[i] = (int64_t)__builtin_rint(size) + (int64_t)fill[i] - centre;
+        const int fits = fabs(size) < 0x1p61; /* nor does what is not a number */
+        bad |= !fits;
+        out[i] = (int64_t)rint(fits ? size : 0.0) + (int64_t)fill[i] - centre;
     }
     return bad != 0;
 }
@@ -589,7 +586,7 @@ int encode_filled(int level, const double *x, const uint64_t *entities, size_t r
     schedule plans[16];
     tile in, fields;
     uint64_t fill[BLOCKS], grid[BLOCKS], units[BLOCKS];
-    const double scale = __builtin_ldexp(1.0, f);
+    const double scale = ldexp(1.0, f);
     const int64_t centre = (int64_t)(s * (uint64_t)(w - 1) / 2), most = bits_of(cap);
     int bad = 0;
     for (size_t k = 0; k < blocks; k++) expand(keys + 32 * k, plans + k);

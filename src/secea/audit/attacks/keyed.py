@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import combinations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.field import RING61, Residues
 from secea.arithmetic.ristretto import ORDER, multiply, read_scalar, scalar_rows
-from secea.arithmetic.streams import row_streams, scale_rows, weighted_sums
+from secea.arithmetic.streams import row_streams, scale_rows
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.server import KeyedServer
@@ -32,9 +32,7 @@ from secea.steps import masks, oprf, union
 from secea.steps.means import Secrets
 from secea.table import Name, TableLike, name_bytes
 from secea.testing import Parties
-from secea.wire.keys import Identity, Roster, digest, expand
-from secea.wire.messages import Buffer
-from secea.wire.randomness import Entropy
+from secea.wire.keys import digest, expand
 
 Counts = NDArray[np.int64]
 MOST_SEEN: Final = 64
@@ -84,24 +82,16 @@ class Listening(KeyedServer):
 
 @dataclass(frozen=True)
 class Overheard(Keyed):
-    """The keyed form with a server that listens, and perhaps one client that is another program."""
+    """The keyed form with a server that listens, clients of this type, and perhaps one that is another program."""
 
     who: int = -1
     program: type[KeyedClient] = KeyedClient
+    of_client: type[KeyedClient] = KeyedClient
 
-    def client(
-        self,
-        params: Any,
-        session: bytes,
-        roster: Roster,
-        number: int,
-        identity: Identity,
-        names: Iterable[Any],
-        entropy: Entropy,
-    ) -> Any:
+    def client(self, *args: Any, **more: Any) -> KeyedClient:
         """The part of client n."""
-        program = self.program if number == self.who else KeyedClient
-        return program(self, params, session, roster, number, identity, names, entropy)
+        program = self.program if args[3] == self.who else self.of_client
+        return program(self, *args)
 
     def server(self, params: Any, session: bytes) -> Any:
         """The server's part."""
@@ -210,12 +200,13 @@ class Coalition:
             for v, each in unions.items():
                 masks.add_masks(RING61, table, v, {n: expand(each.pairs[n], "table", each.context, bound)}, 0)
             stripped[n] = table
-        for some in _subsets(self.honest):
-            total = RING61.zeros(geometry.cells, union.COLUMNS)
-            for n in some:
-                RING61.add_into(total, stripped[n])
-            if (tags := union.peel(total, geometry)) is not None:
-                found[some] = {int(i) for i in np.searchsorted(self.server.tags, tags)}
+        for tables in (stripped, self.server.tables):  # the masks that it knows may not be there
+            for some in _subsets(self.honest):
+                total = RING61.zeros(geometry.cells, union.COLUMNS)
+                for n in some:
+                    RING61.add_into(total, tables[n])
+                if (tags := union.peel(total, geometry)) is not None:
+                    found[some] = {int(i) for i in np.searchsorted(self.server.tags, tags)}
         return found
 
     # --------------------------------------------------------------------------------------------- what is admitted
@@ -341,81 +332,3 @@ def _far(x: Residues, p: int) -> NDArray[np.float64]:
     """How far residues modulo p are from 0, as a part of p."""
     part = x[0].astype(np.float64) / p
     return np.asarray(np.minimum(part, 1 - part))
-
-
-# ----------------------------------------------------------------------------------------------- clients that deviate
-
-
-class Emptier(KeyedClient):
-    """Takes `amount` owners away from every slot, check and mark included: a slot looks empty if it had as many."""
-
-    amount = 0
-    empty: NDArray[np.bool_] = np.zeros(0, np.bool_)
-    """What it saw last: which slots are empty,"""
-    heard: Residues = RING61.zeros(0, 0)
-    """and the means of all slots under their keys."""
-
-    def _less(self, at: Agreement, shared: Secrets) -> Residues:
-        """What is taken away, times rho: [P, slots, d + checks + 2]."""
-        less = self.numbers.ring.zeros(at.size, self.params.dim + self.numbers.checks + 2)
-        for column, x in enumerate((*shared.J, np.ones_like(shared.rho), shared.beta), self.params.dim):
-            less[:, :, column] = x
-        return less
-
-    def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        ring = self.numbers.ring
-        for chunk, (body, *rest) in enumerate(super()._upload(at)):
-            assert chunk == 0
-            shared = self.secrets(at).of(0, at.size, ())
-            less = self._less(at, shared)
-            scale_rows(ring, less, ring.multiply(shared.rho, ring.constant([self.amount] * at.size)))
-            yield ring.to_bytes(ring.subtract(ring.from_bytes(bytes(body), *less.shape[1:]), less)), *rest
-
-    def stream(self, kind: IntEnum, chunk: int, payload: memoryview, at: Agreement) -> None:
-        """Look which slots are empty now."""
-        super().stream(kind, chunk, payload, at)
-        body, n = len(payload) - at.size, self.numbers
-        self.empty = np.frombuffer(bytes(payload[body:]), np.uint8).astype(np.bool_)
-        self.heard = n.ring.from_bytes(bytes(payload[:body]), at.size, self.params.dim + n.checks)
-
-
-class Amplifier(Emptier):
-    """The same for its own slots, with the key of each row: the sum is then divided by fewer than there are."""
-
-    def _less(self, at: Agreement, shared: Secrets) -> Residues:
-        assert self.union is not None
-        ring, slots, d = self.numbers.ring, self.union.slots, self.params.dim
-        G, less = row_streams(ring, self.union.keys, at.round, d), ring.zeros(*super()._less(at, shared).shape[1:])
-        own = np.ascontiguousarray(super()._less(at, shared)[:, slots])
-        own[:, :, :d] = G
-        for k, alpha in enumerate(shared.alpha):
-            column = np.ascontiguousarray(own[:, :, d + k])
-            own[:, :, d + k] = ring.add(column, weighted_sums(ring, G, alpha))
-        less[:, slots] = own
-        return less
-
-
-class Guesser(KeyedClient):
-    """Asks for names that it guesses, and leaves them out of its own lookup table: whose tag is there, another has."""
-
-    def _table(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        asked = self.naming.names
-        self.naming.names = replace(asked, own=())
-        yield from list(super()._table(at))
-        self.naming.names = asked
-
-    @property
-    def found(self) -> set[Name]:
-        """The names that others have."""
-        assert self.union is not None
-        return {self.names[i] for i in self.union.order}
-
-
-class Greedy(KeyedClient):
-    """Sends a list with one more point than there is room for."""
-
-    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """The list, and its first point times 2."""
-        for parts in super().payload(kind, receiver, at):
-            more = multiply(self.naming._points[:1], scalar_rows([2])[0]) if kind is Kind.LIST else None
-            yield parts if more is None else (*parts, more.tobytes())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import grid, streams
 from secea.arithmetic.field import Residues
-from secea.arithmetic.portable import Noise, grids_of
+from secea.arithmetic.portable import grids_of
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Keyed
 from secea.forms.keyed.numbers import Numbers
@@ -42,8 +42,6 @@ CHANCE: Final = 1 / len(COUNTS)
 DIM: Final = 16
 POINTS: Final = 4096
 """At which a density is computed."""
-MOST_BITS: Final = 1100
-"""More significant bits than a float has: no grid of its own."""
 OTHERWISE: Final = 0.01
 """The part of all numbers that may be off for other reasons."""
 
@@ -89,7 +87,7 @@ BF16: Final = Inputs("bf16", _bits(7), _powers(7, 12), np.float32)
 FP16: Final = Inputs("fp16", _bits(10), _powers(10, 15), np.float32)
 INT8: Final = Inputs("steps of 2^-6", _steps_of(2.0**-6), (2.0**-6,), np.float32)
 ODD_STEP: Final = 2.0**-6 / 1.43
-"""The worst for the mutant whose fill is as wide as the next power of two."""
+"""The worst for a fill as wide as the next power of two."""
 INT8_SCALED: Final = Inputs("steps of 0.0109...", _steps_of(ODD_STEP), (ODD_STEP,), np.float32, 0.12)
 DECIMALS: Final = Inputs("3 decimals", lambda x: np.asarray(np.round(x, 3)), (1e-3,), np.float32)
 KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS)
@@ -145,82 +143,26 @@ def parameters(entities: int, dim: int = DIM, clients: int = CLIENTS, collusion:
     return Params(clients, dim=dim, collusion=collusion, max_entities=entities, max_union=entities, **more)
 
 
-Encode = Callable[[KeyedClient, Table, Counts], NDArray[np.int64]]
-"""What a client encodes, given its own rows: the product's, or a mutant's."""
-
-
-def encoded(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """The product's encoding and fill."""
-    return part.tables.encoded_rows(table, rows, part.names)
-
-
-def unfilled(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A mutant: no fill."""
-    return np.asarray(np.rint(np.ldexp(table.matrix[rows].astype(np.float64), part.numbers.f)), np.int64)
-
-
-def _with_grids(part: KeyedClient, exact: Floats, used: int, step: float) -> NDArray[np.int64]:
-    """All rows have this grid."""
-    n, rows = part.numbers, len(exact)
-    grids = np.full(rows, used, np.int32), np.full(rows, step)
-    return streams.encode(exact, part.tables.hashed(part.names), part.tables.fill[:-1], n.f, n.s, n.w, *grids, n.cap)
-
-
-def _exact(table: Table, rows: Counts) -> Floats:
-    return np.ascontiguousarray(table.matrix[rows], np.float64)
-
-
-def _bare(part: KeyedClient, exact: Floats) -> NDArray[np.int64]:
-    """With the narrow fill alone."""
-    return _with_grids(part, exact, MOST_BITS, 0.0)
-
-
-def floored(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A mutant: everything below 1/8 of the resolution is filled, whatever the grid."""
-    floor = 2.0 ** math.floor(math.log2(part.numbers.resolution / 8))
-    return _with_grids(part, _exact(table, rows), MOST_BITS, floor)
-
-
-def halved(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A mutant: half the grid's fill, as a grid of half the step would have if fills were scaled and not drawn anew."""
-    bare = _bare(part, _exact(table, rows))
-    return np.asarray(bare + ((part.tables.encoded_rows(table, rows, part.names) - bare) >> 1), np.int64)
-
-
-def filled_by_table(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A mutant: all rows have the grid of the table, so that one fine number narrows the fill of all."""
-    part.tables.encoded_rows(table, rows, part.names)
-    assert part.tables.grid is not None
-    return _with_grids(part, _exact(table, rows), *part.tables.grid)
-
-
-def filled_to_a_power(part: KeyedClient, table: Table, rows: Counts) -> NDArray[np.int64]:
-    """A mutant: a step that is no power of two has a fill as wide as the next one, which does not cover it evenly."""
-    part.tables.encoded_rows(table, rows, part.names)
-    assert part.tables.grid is not None
-    used, step = part.tables.grid
-    return _with_grids(part, _exact(table, rows), used, 2.0 ** math.ceil(math.log2(step)) if step else 0.0)
-
-
 class Owners:
     """All clients' sides of encoding, with identities that outlast a session."""
 
-    def __init__(self, entities: int) -> None:
+    def __init__(self, entities: int, form: Keyed) -> None:
+        self.form = form
         self.names = [f"{e}" for e in range(entities)]
         self.identities = [Identity.generate(os.urandom) for _ in range(CLIENTS)]
         self.parts: list[KeyedClient] = []
 
     def session(self, params: Params) -> None:
         """Another session: all clients begin anew, with what comes from their identities."""
-        form = Keyed()
-        bounded = form.checked(params)
+        bounded = self.form.checked(params)
         roster = Roster(tuple(identity.public for identity in self.identities), bytes(32))
-        self.parts = [
-            KeyedClient(form, bounded, bytes(32), roster, n, identity, self.names, os.urandom)
-            for n, identity in enumerate(self.identities)
-        ]
+        self.parts = []
+        for n, identity in enumerate(self.identities):
+            part = self.form.client(bounded, bytes(32), roster, n, identity, self.names, os.urandom)
+            assert isinstance(part, KeyedClient)
+            self.parts.append(part)
 
-    def encode(self, world: World, dtype: Any, by: Encode = encoded, beside: Floats | None = None) -> NDArray[np.int64]:
+    def encode(self, world: World, dtype: Any, beside: Floats | None = None) -> NDArray[np.int64]:
         """[clients, entities, d]: what each contributes; `beside` are further rows of all tables."""
         out = np.zeros(world.rows.shape, np.int64)
         for n, part in enumerate(self.parts):
@@ -230,7 +172,7 @@ class Owners:
             names = [self.names[e] for e in own]
             part.naming.names = replace(part.naming.names, own=tuple(names))
             table = Table([*names, *(f"beside {i}" for i in range(len(more)))], matrix)
-            out[n, own] = by(part, table, np.arange(own.size))
+            out[n, own] = part.tables.encoded_rows(table, np.arange(own.size), part.names)
         return out
 
 
@@ -257,42 +199,27 @@ class Seen:
 
 
 def seen(
-    params: Params,
-    values: NDArray[np.int64],
-    world: World,
-    rounds: int = 1,
-    *,
-    inside: int = 1,
-    wide: bool = True,
-    narrow: bool = True,
+    form: Keyed, params: Params, values: NDArray[np.int64], world: World, rounds: int = 1, *, inside: int = 1
 ) -> Seen:
-    """Rounds with the product's noise; mutants have no wide number in it, or no narrow ones."""
-    form = Keyed()
+    """Rounds with the noise of the form."""
     params = form.checked(params)
     n, everyone = form.numbers(params), tuple(range(params.clients))
-    ring = n.ring
+    ring, law = n.ring, n.noise_of(form.noise_count(params, params.clients))
     sums = ring.reduce(np.where(world.owned[:, :, None], values, 0).sum(axis=0))
     streams.scale_rows(ring, sums, ring.constant([n.C // int(c) for c in world.counts]))
-    law = n.noise if wide else replace(n.noise, wide=1)  # all clients take part
-    law = law if narrow else Noise(1, (1,), law.wide)
-    means, others, total = np.zeros(values.shape[1:]), 0, sums
+    means, others, total, times = np.zeros(values.shape[1:]), 0, sums, n.C // law.scale
     for q in range(1, rounds + 1):
-        noisy = [
-            w
-            for w in form.noise_clients(params, Agreement(participants=everyone, members=everyone, round=q))
-            if w >= inside
-        ]
+        turn = form.noise_clients(params, Agreement(participants=everyone, members=everyone, round=q))
+        noisy = [w for w in turn if w >= inside]
         e = ring.zeros(*values.shape[1:])
         for _ in noisy:
             streams.add_noise(ring, e, os.urandom(32), 0, law)
-        if not narrow:
-            streams.scale_rows(ring, e, ring.constant([n.C] * e.shape[1]))
+        streams.scale_rows(ring, e, ring.constant([times] * e.shape[1]))  # 1, but for a mutant's noise
         total = ring.add(sums, e)
-        reach = len(noisy) * (law.largest if narrow else n.C * (law.wide - 1))
-        means += ring.join(total, math.ldexp(1.0 / n.C, -n.f), reach // 2) / rounds
+        means += ring.join(total, math.ldexp(1.0 / n.C, -n.f), len(noisy) * law.largest * times // 2) / rounds
         others += len(noisy)
     unit = math.ldexp(1.0, -n.f)
-    noise = [(law.wide * unit / rounds, others), (unit / rounds, n.s * others if narrow else 0)]
+    noise = [(law.wide * unit / rounds, others), (unit / rounds, n.s * others)]
     return Seen(n, inside, np.ldexp(values[:inside].sum(axis=0).astype(np.float64), -n.f), means, total, noise)
 
 

@@ -37,12 +37,13 @@ from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Result, Tables
 from secea.params import Params
-from secea.party.form import Got
+from secea.party.form import ClientDefaults, Got
 from secea.party.phases import UNKNOWN, Agreement
 from secea.party.session import Session
 from secea.steps import masks, means, union
 from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster, digest, expand, shared_secret
+from secea.wire.link import Link
 from secea.wire.messages import NO_CONTEXT, Buffer, Layout
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
@@ -106,8 +107,10 @@ class Released:
         return np.array_equal(values, self.values)
 
 
-class KeyedClient:
+class KeyedClient(ClientDefaults):
     """The part of client n."""
+
+    link: Link
 
     def __init__(
         self,
@@ -436,7 +439,7 @@ class KeyedClient:
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
 
-    def stream(self, kind: IntEnum, chunk: int, payload: memoryview, at: Agreement) -> None:
+    def stream(self, kind: IntEnum, sender: int, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
         """Check every slot of a chunk of means, whoever owns it, and read our own."""
         assert kind is Kind.MEANS
         assert self.round is not None
@@ -484,8 +487,15 @@ class KeyedClient:
 
     # ------------------------------------------------------------------------------------------------------ phases
 
-    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """What each kind of message says."""
+    def payloads(
+        self, kind: IntEnum, receivers: Sequence[int], at: Agreement
+    ) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        """What each kind of message says to each receiver."""
+        for receiver in receivers:
+            for parts in self._payload(kind, receiver, at):
+                yield receiver, parts
+
+    def _payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
         match kind:
             case Kind.PART:
                 assert self.union is not None

@@ -8,20 +8,22 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from secea.arithmetic.field import RING61
-from secea.errors import ParamsError
+from secea.errors import ParamsError, TwoClients, Uncovered
 from secea.forms.keyed import planning
 from secea.forms.keyed.numbers import Numbers, numbers_of
-from secea.params import Params
+from secea.params import Params, span
+from secea.party.form import FormDefaults
 from secea.party.phases import Agreement, Route, Row, row_of
 from secea.steps import oprf
 from secea.steps.union import COLUMNS, Geometry
 from secea.wire.keys import SIGNATURE_BYTES, Identity, Roster
-from secea.wire.messages import CHUNK_BYTES, DIGEST_BYTES, Layout
+from secea.wire.messages import ALL, CHUNK_BYTES, DIGEST_BYTES, Layout
 from secea.wire.randomness import SEED_BYTES, Entropy
 
 if TYPE_CHECKING:
     from secea.forms.keyed.handover import Handover
     from secea.party.session import Session
+    from secea.plan import Plan
 
 
 class Kind(IntEnum):
@@ -132,7 +134,7 @@ TOLERANT: Final = (
 
 
 @dataclass(frozen=True)
-class Keyed:
+class Keyed(FormDefaults):
     """The keyed form and its options."""
 
     min_participants: int | None = None
@@ -161,17 +163,17 @@ class Keyed:
         """Section 1 of the specification: which N, T and D go together."""
         N, D = params.clients, params.dropouts
         if D > N - 2:
-            raise ParamsError(f"dropouts must be from 0 to {N - 2} with {N} clients, got {D}")
+            raise ParamsError(f"dropouts must be {span(0, N - 2)} with {N} clients, got {D}")
         covered = N - 1 - 2 * D  # the most with which a server that deviates is covered
         T = (covered if covered >= 1 else N - 1 - D) if params.collusion is None else params.collusion
         if not 1 <= T <= N - 1 - D:
             with_losses = f" and {D} drop-outs" if D else ""
-            raise ParamsError(f"collusion must be from 1 to {N - 1 - D} with {N} clients{with_losses}, got {T}")
+            raise ParamsError(f"collusion must be {span(1, N - 1 - D)} with {N} clients{with_losses}, got {T}")
         if not 1 <= self.batch <= 1 << 15:
             raise ParamsError(f"batch must be from 1 to {1 << 15} rounds, got {self.batch}")
         resolved = replace(params, collusion=T)
         if not 2 <= self.fewest(resolved) <= N:
-            raise ParamsError(f"min_participants must be from 2 to {N}, got {self.min_participants}")
+            raise ParamsError(f"min_participants must be {span(2, N)}, got {self.min_participants}")
         if self.max_updates < 0 or (self.max_new_entities or 0) < 0:
             raise ParamsError("max_updates and max_new_entities cannot be negative")
         if resolved.bounded:
@@ -301,7 +303,7 @@ class Keyed:
         """All members, but for what goes to holders alone."""
         return self.holders(params, at) if kind is Kind.LISTS else at.members
 
-    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
+    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int, receiver: int = ALL) -> Layout:
         """How a message falls into chunks."""
         points = self.list_size(params, at.names) + 1
         match kind:
@@ -352,6 +354,14 @@ class Keyed:
 
     # ----------------------------------------------------------------------------------------------------------- plans
 
+    def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
+        """Two clients can subtract; and so many drop-outs may leave a server that deviates uncovered."""
+        params = self.checked(asked)
+        found: list[UserWarning] = [TwoClients(self.trust(params)[-1])] if params.clients == 2 else []
+        if asked.collusion is None and params.clients <= 2 * params.dropouts + params.T:
+            found.append(Uncovered(self.trust(params)[2]))
+        return tuple(found)
+
     def trust(self, params: Params) -> tuple[str, ...]:
         """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
         return planning.trust(self, params)
@@ -359,6 +369,14 @@ class Keyed:
     def ticks(self, params: Params, names: int) -> int:
         """Points that holders answer, and that clients check and unblind."""
         return planning.ticks(self, params, names)
+
+    def trial(self, params: Params) -> tuple[Params, int, int]:
+        """The set-up grows with the names that are asked for."""
+        return planning.trial(params)
+
+    def work(self, cost: Plan, phase: str) -> int:
+        """Group operations of a set-up, and bytes of a round."""
+        return cost.setup_multiplications if phase == "setup" else cost.round_bytes
 
     def facts(self, params: Params) -> dict[str, int]:
         """Primes side by side, sigma', and how numbers are encoded, filled and drowned."""

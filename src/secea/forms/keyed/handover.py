@@ -52,7 +52,7 @@ class Handover:
         try:
             oprf.public_share(self.joint, 0)
         except ValueError as error:
-            raise ParamsError(f"the key that is handed over is none: {error}") from None
+            raise ParamsError(f"the key that is handed over is not valid: {error}") from None
 
     @property
     def collusion(self) -> int:

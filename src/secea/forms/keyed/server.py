@@ -19,7 +19,8 @@ from secea.params import Params
 from secea.party.form import Got, Retry
 from secea.party.phases import Agreement
 from secea.steps import means, oprf, union
-from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
+from secea.wire.link import Link
+from secea.wire.messages import ALL, DIGEST_BYTES, NO_CONTEXT, Buffer
 from secea.wire.randomness import SEED_BYTES
 
 
@@ -36,6 +37,8 @@ class _Chunk:
 
 class KeyedServer:
     """The server's part."""
+
+    link: Link
 
     def __init__(self, form: Keyed, params: Params, session: bytes) -> None:
         self.form, self.params, self.numbers = form, params, form.numbers(params)
@@ -111,30 +114,30 @@ class KeyedServer:
             ring.add_into(come.columns, columns)
             come.seeds[sender] = bytes(payload[-SEED_BYTES:])
 
-    def ready(self, kind: IntEnum, at: Agreement) -> Iterator[Sequence[Buffer]]:
+    def ready(self, kind: IntEnum, at: Agreement) -> Iterator[tuple[int, Sequence[Buffer]]]:
         """The chunks of a broadcast that can leave now."""
         if kind is Kind.MEANS and self.params.dropouts:
             for chunk in sorted(self._chunks) if self._over else ():
                 come = self._chunks.pop(chunk)
                 unmasked(self.form, self.params, come.total, self._over, chunk)
-                yield self._means(chunk, come)
+                yield ALL, self._means(chunk, come)
             return
         if kind is Kind.VOTES:
-            yield (self._votes,)
+            yield ALL, (self._votes,)
             return
         if kind is Kind.MEANS:
             while self._chunks.get(self._divided) and len(self._chunks[self._divided].senders) == len(at.members):
-                yield self._means(self._divided, self._chunks.pop(self._divided))
+                yield ALL, self._means(self._divided, self._chunks.pop(self._divided))
                 self._divided += 1
             return
         layout = self.form.layout(kind, self.params, at, SERVER)
         for chunk in range(layout.chunks):
             span = layout.span(chunk)
             if kind is Kind.TAGS:
-                yield (np.ascontiguousarray(self.tags[span].astype("<u8")).view(np.uint8).data,)
+                yield ALL, (np.ascontiguousarray(self.tags[span].astype("<u8")).view(np.uint8).data,)
             else:
                 points = self._lists[self.form.senders(Kind.LIST, self.params, at)[layout.section(chunk)]]
-                yield (points[32 * span.start : 32 * span.stop],)
+                yield ALL, (points[32 * span.start : 32 * span.stop],)
 
     def _means(self, chunk: int, come: _Chunk) -> Sequence[Buffer]:
         """Divide the sums of one chunk, and add the noise that the noise clients chose (step 3)."""
@@ -146,6 +149,9 @@ class KeyedServer:
         return n.ring.to_bytes(rows), empty.astype(np.uint8).data
 
     # --------------------------------------------------------------------------------------------------------- phases
+
+    def prepare(self, at: Agreement) -> None:
+        """Mask keys are made ahead in a phase of their own."""
 
     def prepared(self, at: Agreement) -> bool:
         """Whether there are mask keys for the next round."""

@@ -1,0 +1,183 @@
+"""`python -m bench`: the options, and where they go. Nothing heavy is imported before a section begins."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from secea.atomic import replace_files
+from secea.errors import DataError, SecEAError
+
+SECTIONS: Final = {
+    "round": "bench.rounds",
+    "peers": "bench.peers",
+    "paper": "bench.paper",
+    "kernels": "bench.kernels",
+    "growth": "bench.growth",
+    "fifty": "bench.rounds",
+    "large": "bench.rounds",
+}
+"""Each section, and the module whose function of that name measures it."""
+SHORT: Final = ("round", "peers", "paper", "kernels", "growth")
+ACCEPTED: Final = "bench/accepted.json"
+WIDTH: Final = 160
+"""Of tables that go into a file."""
+FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)), metavar="[SECTION]...")
+@click.option("--quick", is_flag=True, help="Small sizes: about a minute.")
+@click.option("--large", "million", is_flag=True, help="A million entities too: five minutes more, and 4 GB.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write bench.json and SVG."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
+@click.option("--read", metavar="FILE", type=FILE, help="Measure nothing: take the run from this bench.json.")
+@click.option(
+    "--compare", metavar="[FILE]", is_flag=False, flag_value=ACCEPTED, type=FILE,
+    help=f"Print new / accepted for every figure.  [{ACCEPTED}]",
+)  # fmt: skip
+@click.option("--markdown", "page", metavar="PAGE", type=FILE, help="Put the tables into the marked blocks of a page.")
+def main(
+    sections: Sequence[str], quick: bool, million: bool, out: Path | None, as_json: bool, read: Path | None,
+    compare: Path | None, page: Path | None,
+) -> None:  # fmt: skip
+    """Measure the keyed form, as ratios: against the paper's form, what people use instead, and the limit.
+
+    \b
+    Sections:
+      round    FB15k-237's shape: how far a round is from the limit, and where its time goes
+      peers    the same tables with Flower's SecAgg+, TenSEAL's CKKS, and no protection
+      paper    the paper's literal protocol (phe), our Paillier form, the keyed form
+      kernels  modular arithmetic against memory, numpy, FLINT and galois
+      growth   time, bytes and memory against each size, with fitted exponents
+      fifty    fifty clients
+      large    a million entities (only on request, or with --large)
+
+    The limit is one memory copy, one AEAD seal and one AEAD open of all bytes of a round.
+    Each figure is a median with its least and most; contestants take turns. Peers come with pip install '.[bench]';
+    one that is missing is named and left out. docs/performance.md explains the results.
+
+    \b
+    Examples:
+      python -m bench --quick
+      python -m bench round peers                              two sections, in full
+      python -m bench --large --out runs/bench                 everything: a quarter of an hour
+      python -m bench --read runs/bench/bench.json --compare   against the last accepted run
+      python -m bench --read runs/bench/bench.json --markdown docs/performance.md
+    """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
+    try:
+        _run(sections, quick, million, out, as_json, read, compare, page)
+    except SecEAError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _run(
+    sections: Sequence[str], quick: bool, million: bool, out: Path | None, as_json: bool, read: Path | None,
+    compare: Path | None, page: Path | None,
+) -> None:  # fmt: skip
+    from rich.console import Console
+
+    from bench import show
+    from bench.figures import Run
+
+    console = Console(quiet=as_json)
+    if not console.is_terminal:
+        console = Console(quiet=as_json, width=WIDTH)
+    accepted = Run.from_json(_load(compare)) if compare else None  # a wrong name is told before an hour of work
+    if read:
+        run = Run.from_json(_load(read))
+        run = Run(
+            run.machine,
+            run.quick,
+            {name: part for name, part in run.sections.items() if name in (sections or SECTIONS)},
+        )
+        if not (compare or page or out):
+            for name, section in run.sections.items():
+                show.print_section(console, name, section)
+    else:
+        chosen = sections or (*SHORT, *(() if quick else ("fifty",)))
+        run = measured([*dict.fromkeys([*chosen, *(["large"] if million else [])])], quick, console, out)
+    if out:
+        _write(run, out)
+        console.print(f"wrote {', '.join(sorted(str(path) for path in out.iterdir()))}", soft_wrap=True)
+    if page:
+        _fill(run, page)
+        console.print(f"filled {page}")
+    if accepted:
+        show.print_comparison(console, run, accepted)
+    if as_json:
+        click.echo(json.dumps(run.to_json(), indent=1))
+
+
+def measured(chosen: Sequence[str], quick: bool, console: Any, out: Path | None) -> Any:
+    """A run of these sections, each shown and written when it is done: what a later one breaks is not lost."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from bench import show
+    from bench.figures import Run
+    from bench.measure import machine
+    from bench.shapes import QUICK, Scale
+
+    run, scale = Run(machine(), quick), QUICK if quick else Scale()
+    console.print(show.describe(run.machine), soft_wrap=True)
+    terminal = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        for name in chosen:
+            task, started = progress.add_task(name), time.perf_counter()
+            measure = getattr(importlib.import_module(SECTIONS[name]), name)
+            section = measure(
+                scale, lambda step, task=task, name=name: progress.update(task, description=f"{name}: {step}")
+            )
+            run.sections[name] = section
+            if out:
+                _write(run, out)
+            progress.remove_task(task)
+            show.print_section(console, name, section)
+            console.print(f"[dim]{name} took {time.perf_counter() - started:.0f} s[/]\n")
+    return run
+
+
+def _load(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is no benchmark's JSON: {error}") from None
+
+
+def _write(run: Any, folder: Path) -> None:
+    from bench.plots import pictures
+
+    files = {"bench.json": json.dumps(run.to_json(), indent=1) + "\n", **pictures(run)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_files({folder / name: content.encode() for name, content in files.items()})
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error}") from None
+
+
+def _fill(run: Any, page: Path) -> None:
+    """The page's blocks, and pictures beside it in `images/`, each named bench-..."""
+    from bench import show
+    from bench.plots import pictures
+
+    try:
+        page.write_text(show.fill(page.read_text(encoding="utf-8"), run), encoding="utf-8")
+        for name, content in pictures(run).items():
+            (page.parent / "images").mkdir(exist_ok=True)
+            (page.parent / "images" / f"bench-{name}").write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{page} cannot be filled: {error}") from None
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

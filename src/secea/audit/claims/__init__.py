@@ -1,0 +1,1 @@
+"""The claims: each is a function whose docstring says what is claimed."""

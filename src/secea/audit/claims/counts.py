@@ -1,0 +1,147 @@
+"""Claims about the form "keyed": nobody finds the number of owners behind a mean better than by chance.
+
+Encoding and noise are the form's; masks and keys, which cancel, are left out (`attacks.keyed_counts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.audit import KEYED, Subject, claim
+from secea.audit.attacks import keyed_counts as counts
+from secea.audit.attacks.keyed_counts import BF16, FLOAT32, FLOAT64, FP16, INT8, INT8_SCALED, Inputs, Seen, World
+from secea.audit.mutants import keyed as mutants
+from secea.audit.tails import judge
+from secea.forms.keyed import Keyed
+
+TRIALS: Final = 2000
+
+
+def form_of(subject: Subject) -> Keyed:
+    """The form that is examined."""
+    assert isinstance(subject.form, Keyed)
+    return subject.form
+
+
+def rng(*of: int) -> np.random.Generator:
+    """For made-up inputs; fill and noise come from the system."""
+    return np.random.default_rng([7, *of])
+
+
+def right(what: str, found: Iterable[NDArray[np.int64]], world: World) -> int:
+    """How many guesses were judged, of several suppositions."""
+    tried = 0
+    for guesses in found:
+        judge(what, int((guesses == world.counts).sum()), world.counts.size, counts.CHANCE)
+        tried += guesses.size
+    return tried
+
+
+def by_grid(seen: Seen, kind: Inputs, *fills: tuple[float, ...], times: float = 1.0) -> list[NDArray[np.int64]]:
+    """Guesses for each supposition about the others' fill: none, a step, the next power of two, and these."""
+    power = 2.0 ** np.ceil(np.log2(kind.steps[0])) / kind.steps[0]
+    steps = [times * step for step in kind.steps]
+    return [counts.by_grid(seen, steps, fill) for fill in ((), (1.0,), (float(power),), *fills)]
+
+
+@claim("attack", KEYED, mutants=(mutants.NO_FILL, mutants.NEXT_POWER))
+def count_by_grid(subject: Subject) -> int:
+    """Keyed: an owner that knows how inputs were rounded does not learn from means how many own the entity.
+
+    One mean, and the average of many rounds in which nobody's values change.
+    """
+    form, cases = form_of(subject), 0
+    for kind in counts.KINDS if subject.thorough else (FLOAT32, BF16, INT8_SCALED):
+        for collusion in (1, 4) if subject.thorough else (1,):
+            params, owners = counts.parameters(TRIALS, collusion=collusion), counts.Owners(TRIALS, form)
+            owners.session(params)
+            world = counts.unlike(kind, TRIALS, rng(collusion))
+            values = owners.encode(world, kind.dtype)
+            for rounds in (1, 10, 100) if subject.thorough else (1, 10):
+                seen = counts.seen(form, params, values, world, rounds)
+                cases += right(f"{kind.name}, {rounds} rounds", by_grid(seen, kind), world)
+    return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.NO_NARROW,))
+def count_by_lattice(subject: Subject) -> int:
+    """Keyed: an owner that takes a mean as an exact number does not learn from it how many own the entity."""
+    form, cases = form_of(subject), 0
+    for kind in (FLOAT32, BF16):
+        params, owners, world = (
+            counts.parameters(TRIALS),
+            counts.Owners(TRIALS, form),
+            counts.unlike(kind, TRIALS, rng(2)),
+        )
+        owners.session(params)
+        seen = counts.seen(form, params, owners.encode(world, kind.dtype), world)
+        cases += right(f"{kind.name}, exact", [counts.by_lattice(seen)], world)
+    return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.NO_WIDE,))
+def count_by_slope(subject: Subject) -> int:
+    """Keyed: an owner that knows the others' values does not learn from one mean how many own the entity.
+
+    Numbers are float32 or float64, and the same at all owners, because nobody changed them.
+    """
+    form, cases = form_of(subject), 0
+    for kind in (FLOAT64, FLOAT32):
+        for collusion in (1, 4) if subject.thorough else (1,):
+            params, owners = counts.parameters(TRIALS, collusion=collusion), counts.Owners(TRIALS, form)
+            owners.session(params)
+            world = counts.alike(kind, TRIALS, rng(3, collusion))
+            seen = counts.seen(form, params, owners.encode(world, kind.dtype), world)
+            own = world.rows[0].astype(kind.dtype).astype(np.float64)
+            guesses = counts.by_slope(seen, own, counts.fill_widths(owners.parts[0], own))
+            cases += right(f"{kind.name}, shared values", [guesses], world)
+    return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.FILL_ANEW,))
+def count_over_sessions(subject: Subject) -> int:
+    """Keyed: an owner that combines the means of two sessions does not learn how many own the entity.
+
+    Nobody's values change, and numbers have another fixed point.
+    """
+    form, cases = form_of(subject), 0
+    for kind in (FLOAT32, BF16, INT8) if subject.thorough else (INT8,):
+        owners, world, seen = counts.Owners(TRIALS, form), counts.unlike(kind, TRIALS, rng(4)), []
+        for params in (counts.parameters(TRIALS), counts.parameters(TRIALS, clients=7)):
+            owners.session(params)
+            seen.append(counts.seen(form, params, owners.encode(world, kind.dtype), world))
+        one, other = seen
+        ratio = 2.0 ** (one.numbers.f - other.numbers.f)
+        assert ratio > 1, "the fixed point did not move"
+        for a, b in ((0.5, 0.5), (ratio, -1.0), (1.0, -ratio)):
+            found = by_grid(one.combined(a, other, b), kind, (0.5, 0.5), times=abs(a + b))
+            cases += right(f"{kind.name}, two sessions", found, world)
+    return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.TABLE_GRID, mutants.SCALED_FILL))
+def count_over_grids(subject: Subject) -> int:
+    """Keyed: an owner that combines rounds of finer and coarser tables does not learn how many own the entity.
+
+    Before one of the rounds all tables got a number on a finer grid; all else stays.
+    """
+    form, cases = form_of(subject), 0
+    for kind in (INT8, BF16, FP16) if subject.thorough else (INT8,):
+        step = kind.steps[0]
+        params, owners, world = (
+            counts.parameters(TRIALS),
+            counts.Owners(TRIALS, form),
+            counts.unlike(kind, TRIALS, rng(5)),
+        )
+        owners.session(params)
+        rows = np.full((1, counts.DIM), 0.5 + step / 2), None
+        fine, coarse = (counts.seen(form, params, owners.encode(world, kind.dtype, row), world) for row in rows)
+        cases += right(f"{kind.name}, beside a finer number", by_grid(fine, kind, (0.5,)), world)
+        for a in (2.0, 0.5, 0.8):
+            found = by_grid(fine.combined(a, coarse, 1 - a), kind, (a / 2, 1 - a))
+            cases += right(f"{kind.name}, two grids", found, world)
+    return cases

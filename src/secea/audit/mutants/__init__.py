@@ -1,0 +1,1 @@
+"""Forms with one protection taken away: what the claims must object to."""

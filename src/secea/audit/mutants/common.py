@@ -1,0 +1,185 @@
+"""Either form with one protection taken away: in its links, in the order of messages, or in what is padded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any, ClassVar, Final
+
+from secea.audit import KEYED, PAILLIER, Mutant, Subject
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.paillier import Weakened
+from secea.errors import SERVER
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.form import Kind
+from secea.forms.paillier import Paillier
+from secea.forms.paillier.client import PaillierClient
+from secea.party.client import Client
+from secea.party.phases import Agreement
+from secea.table import canonical_names
+from secea.testing import WatchedChannel, WatchedLink, WatchedSession
+from secea.wire.keys import Channel, Identity, Roster
+from secea.wire.link import Link, Opened
+from secea.wire.messages import Buffer, Header
+from secea.wire.randomness import Entropy, KeyStream
+
+
+def both(name: str, missing: str, **more: Any) -> Mutant:
+    """A mutant of both forms, whose parts stay as they are."""
+    return Mutant(name, missing, {KEYED: Subject(Overheard(), **more), PAILLIER: Subject(Paillier(), **more)})
+
+
+# --------------------------------------------------------------------------------------------------------------- hellos
+
+FORGED: Final = tuple(Identity(hashlib.sha256(b"a server's own identity %d" % n).digest()) for n in range(8))
+"""Identities that a server makes for clients."""
+
+
+class Unpinned(WatchedSession):
+    """Clients take each other's identities from the server."""
+
+    def link(self, number: int, identity: Identity, entropy: Entropy, introduction: bytes = b"") -> Link:
+        """With another roster than the one that was agreed on."""
+        made = super().link(number, identity, entropy, introduction)
+        if number != SERVER:
+            handed_out = tuple(each.public for each in FORGED[: len(self.roster.clients)])
+            made.roster = Roster(handed_out, self.roster.server)
+        return made
+
+
+UNPINNED = both(
+    "identities-not-pinned",
+    "Clients take the identities of others from the server, not from the roster.",
+    session=Unpinned,
+)
+
+
+# ------------------------------------------------------------------------------------------------------------ freshness
+
+
+class LooseLink(WatchedLink):
+    """Opens whatever is authentic, in any order and as often as it comes."""
+
+    def check_fresh(self, header: Header) -> None:
+        """Whether it came before does not matter."""
+
+    def open(self, header: Header, message: Buffer) -> Opened:
+        """Any chunk of any message."""
+        stream = self._opener(header)
+        stream.next = header.chunk
+        return Opened(header, stream.open(header, message), stream)
+
+
+class LooseSession(WatchedSession):
+    """With such links."""
+
+    link_type: ClassVar[type[Link]] = LooseLink
+
+
+class LooseClient(Client):
+    """Takes messages of other rounds and unions."""
+
+    def _require_label(self, header: Header) -> None:
+        return
+
+
+class LooserClient(LooseClient):
+    """Takes messages that are not due, too: in the paper's form a salt says which one is."""
+
+    def _require(self, header: Header) -> None:
+        return
+
+
+LOOSE = Mutant(
+    "freshness-unchecked",
+    "Clients check neither the labels of messages nor their numbers.",
+    {
+        KEYED: Subject(Overheard(), session=LooseSession, client=LooseClient),
+        PAILLIER: Subject(Paillier(), session=LooseSession, client=LooserClient),
+    },
+)
+
+
+# ----------------------------------------------------------------------------------------------------------------- keys
+
+
+class OneKey(WatchedChannel):
+    """All messages of a pair have one key."""
+
+    def derive(self, purpose: str, label: bytes) -> bytes:
+        """Whatever the label of a message."""
+        return super().derive(purpose, b"" if purpose == "seal" else label)
+
+
+class OneStream(WatchedChannel):
+    """All key streams of a pair are the same."""
+
+    def stream(self, purpose: str, *label: bytes) -> KeyStream:
+        """Whatever the label."""
+        return super().stream(purpose)
+
+
+def connected(channel: type[Channel]) -> type[WatchedSession]:
+    """A session with such channels."""
+
+    class ItsLink(WatchedLink):
+        channel_type: ClassVar[type[Channel]] = channel
+
+    class ItsSession(WatchedSession):
+        link_type: ClassVar[type[Link]] = ItsLink
+
+    return ItsSession
+
+
+ONE_KEY = both(
+    "one-key-for-all-messages", "The key of a message does not depend on its label.", session=connected(OneKey)
+)
+ONE_STREAM = Mutant(
+    "reused-key-stream",
+    "Key streams of a pair do not depend on the context.",
+    {PAILLIER: Subject(Paillier(), session=connected(OneStream))},
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------- names
+
+
+class RenamedAtOnce(PaillierClient):
+    """Other entities take effect at once."""
+
+    def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
+        """Now."""
+        self.names = canonical_names(names)
+
+
+class KeyedAtOnce(KeyedClient):
+    """Other entities take effect at once."""
+
+    def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
+        """Now."""
+        self.naming.names = replace(self.naming.names, own=canonical_names(names))
+
+
+class ShortLists(KeyedClient):
+    """Lists its own names alone."""
+
+    def payloads(
+        self, kind: IntEnum, receivers: Sequence[int], at: Agreement
+    ) -> Iterator[tuple[int, Sequence[Buffer]]]:
+        """Lists without padding."""
+        for receiver, parts in super().payloads(kind, receivers, at):
+            yield receiver, (b"".join(parts)[: 32 * (len(self.names) + 1)],) if kind is Kind.LIST else parts
+
+
+AT_ONCE = Mutant(
+    "names-changed-at-once",
+    "Other entities take effect at once instead of in the next union.",
+    {KEYED: Subject(Overheard(of_client=KeyedAtOnce)), PAILLIER: Subject(Weakened(of_client=RenamedAtOnce))},
+)
+SHORT_LISTS = Mutant(
+    "lists-without-padding",
+    "A client lists its own names, and nothing beside them.",
+    {KEYED: Subject(Overheard(of_client=ShortLists))},
+)

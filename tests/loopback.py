@@ -1,0 +1,171 @@
+"""Sites with state on disk and a server's side over a port in this process; anybody can be killed and started again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from secea.engines.driver import Driver
+from secea.engines.host import Host, Participant
+from secea.engines.log import Log
+from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.store import Store
+from secea.errors import SERVER, RoundLost
+from secea.forms.keyed import Keyed
+from secea.params import Params
+from secea.party.form import Form
+from secea.party.server import Server
+from secea.party.session import Session
+from secea.table import Table
+from secea.wire.keys import Identity, Roster
+from secea.wire.messages import Buffer
+
+N = 4
+Kill = Callable[[int, Order], str]
+"""What happens to a client with an order: "" nothing, "before" or "after" it did it, or "hangs"."""
+
+
+def unharmed(n: int, order: Order) -> str:
+    return ""
+
+
+class Killed(Exception):
+    """The end of a server's side."""
+
+
+@dataclass
+class Turn:
+    """Counts the orders of one client."""
+
+    client: int
+    at: int
+    seen: int = 0
+
+    def is_it(self, n: int) -> bool:
+        self.seen += n == self.client
+        return n == self.client and self.seen == self.at
+
+
+def killed_at(turn: Turn, fate: str, n: int, order: Order) -> str:
+    if not turn.is_it(n):
+        return ""
+    if fate == "server":
+        raise Killed
+    return fate
+
+
+class Loopback:
+    """A port whose clients live in this process; their orders and replies travel as bytes. It can kill clients."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.kill = world, unharmed
+        self.seen: list[tuple[int, Order, Reply]] = []
+
+    def exchange(
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+    ) -> Iterator[tuple[int, Reply | Failure]]:
+        assert timeout > 0
+        for n, order in orders(tasks, round, inboxes()).items():
+            fate = self.kill(n, order)
+            if fate == "hangs":
+                continue
+            if fate == "before":
+                self.world.restart(n)
+                yield n, Failure("killed")
+                continue
+            reply = Reply.parse(self.world.hosts[n].obey(Order.parse(order.to_bytes(), SERVER)).to_bytes(), n)
+            self.seen.append((n, order, reply))
+            if fate:
+                self.world.restart(n)
+            yield n, Failure("killed") if fate else reply
+
+
+class World:
+    """Sites with state on disk, and a server's side that can be started again."""
+
+    def __init__(self, folder: Path, form: Form | None = None, *, entities: int = 9, **params: Any) -> None:
+        self.folder = folder
+        self.sets = [[f"e{i}" for i in range(entities) if (i * 7 + n * i + n) % 3] for n in range(N)]
+        self.identities = {n: Identity.generate() for n in (*range(N), SERVER)}
+        roster = Roster(tuple(self.identities[n].public for n in range(N)), self.identities[SERVER].public)
+        bounds: dict[str, Any] = {"max_entities": entities, "max_union": 2 * entities}
+        self.session = Session(Params(N, dim=3, **bounds, **params), roster, form or Keyed())
+        self.given: dict[int, dict[int, Table]] = {n: {} for n in range(N)}
+        self.got: dict[int, list[tuple[int, Table | None]]] = {n: [] for n in range(N)}
+        self.over: dict[int, Table | None] = {}
+        self.rng = np.random.default_rng(seed := secrets.randbits(32))
+        print(f"seed {seed}")
+        self.hosts = {n: self.host(n) for n in range(N)}
+        self.port = Loopback(self)
+        self.store = Store(folder / "server", self.identities[SERVER], self.session.hash)
+        self.driver = self.started(Server(self.session, self.identities[SERVER]))
+
+    def host(self, n: int) -> Host:
+        """Client n's side, as it is after a restart."""
+
+        def train(means: Table | None, number: int) -> Table:
+            self.got[n].append((number, means))
+            names = tuple(self.sets[n])
+            self.given[n][number] = Table(names, self.rng.uniform(-9, 9, (len(names), 3)))
+            return self.given[n][number]
+
+        store = Store(self.folder / str(n), self.identities[n], self.session.hash)
+        log = Log(self.folder / f"{n}.log", self.session.form.kinds)
+        participant = Participant(lambda: self.sets[n], train, partial(self.over.__setitem__, n))
+        return Host(self.session, n, self.identities[n], participant, store, log)
+
+    def restart(self, n: int) -> None:
+        self.hosts[n] = self.host(n)
+
+    def started(self, server: Server) -> Driver:
+        log = Log(self.folder / "server.log", self.session.form.kinds)
+        return Driver(server, self.port, save=partial(self.store.save, "server"), log=log)
+
+    def restarted(self, *, forgets: bool = False) -> Driver:
+        """The server's side after it was killed; with its state, or without."""
+        saved = None if forgets else self.store.load("server")
+        key = self.identities[SERVER]
+        server = Server(self.session, key) if saved is None else Server.restore(self.session, key, saved)
+        self.driver = self.started(server)
+        return self.driver
+
+    def round(self) -> list[int]:
+        """One round that gives means, however many are lost before it; who was in it. The means are looked at."""
+        for _ in range(8):
+            try:
+                self.driver.round()
+                break
+            except RoundLost:
+                continue
+        else:
+            raise AssertionError("every round is lost")
+        members = sorted(self.driver.server.at.members)
+        self.deliver()
+        self.check(members, sorted(self.driver.present & set(members)))
+        return members
+
+    def deliver(self) -> None:
+        """What is on its way arrives, as it would with the next order."""
+        for n, messages in self.driver.server.drain().items():
+            reply = self.hosts[n].obey(Order(Task.STEP, 0, messages))
+            assert not reply.fault, (n, reply.fault)
+
+    def check(self, members: Iterable[int], receivers: Iterable[int]) -> None:
+        """The means of the receivers are those over what each of the members gave last."""
+        tables = {n: self.hosts[n]._table for n in members}
+        total: dict[object, list[Any]] = {}
+        for table in tables.values():
+            assert table is not None
+            for name, row in zip(table.names, table.matrix, strict=True):
+                total.setdefault(name, []).append(row)
+        for n in receivers:
+            found = self.hosts[n].means()
+            assert found is not None, n
+            for name, row in zip(found.names, found.matrix, strict=True):
+                assert np.abs(row - np.mean(total[name], axis=0)).max() <= self.session.params.resolution, (n, name)
