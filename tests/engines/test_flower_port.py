@@ -374,9 +374,7 @@ class Storing(Grid):
         node = message.metadata.dst_node_id
         self.got[node] = flower._joined(flower._unpacked(message.content)[0])
         self.store.delete(message.object_id)  # a node that has its message confirms it at once
-        return Message(
-            flower._packed([flower._array(Reply(0, 0, 0).to_bytes())], f"site-{node - 99}"), reply_to=message
-        )
+        return Message(flower._packed([flower._array(Reply().to_bytes())], f"site-{node - 99}"), reply_to=message)
 
 
 def given(inboxes: dict[int, list[Buffer]]) -> tuple[Storing, flower.FlowerPort]:

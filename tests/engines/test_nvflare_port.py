@@ -15,7 +15,7 @@ from secea.engines.nvflare import CollabPort
 from secea.engines.port import Failure, Order, Reply, Task
 
 NAMES = ("a", "b", "c")
-REPLY = Reply(1, 0, 1, [b"message"])
+REPLY = Reply([b"message"])
 
 
 class Proxy:

@@ -252,7 +252,7 @@ def changed(reply: Reply, fault: str) -> Reply:
     if fault == "twice":
         return replace(reply, messages=[message for message in reply.messages for _ in range(2)])
     if fault == "unreadable":
-        return Unreadable(0, 0, 0)
+        return Unreadable()
     return reply
 
 

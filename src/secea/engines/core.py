@@ -260,7 +260,7 @@ class Client:
         try:
             order = Order.parse(asked.order, SERVER)
         except ProtocolError as error:  # it changed nothing
-            return Reply(0, 0, 0, fault=told(error)).to_bytes()
+            return Reply(fault=told(error)).to_bytes()
         reply = self._host.obey(order)
         asked.over = order.task is Task.END and not reply.fault and _over(self._host)
         return reply.to_bytes()

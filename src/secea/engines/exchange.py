@@ -143,7 +143,7 @@ class Exchange:
         return iter([] if known else [client.link.hello_message()])
 
     def _reply(self, n: int, messages: list[Buffer], *, more: bool = False) -> Reply:
-        return Reply(0, 0, 0, messages, more=more, standing=self.clients[n].standing.to_bytes())
+        return Reply(messages, more=more, standing=self.clients[n].standing.to_bytes())
 
     def _hand_over(self, n: int, messages: Iterable[Buffer]) -> None:
         with self.clock(SERVER, self.server.at.phase):

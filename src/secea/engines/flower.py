@@ -296,7 +296,7 @@ def obey(message: Message, context: Context) -> Message:
     except Exception as error:  # Flower would send the text of any error to the server
         log.noted("stopped", why=f"{type(error).__name__}: {error}")
         fault = str(error) if isinstance(error, CoreError) else told(error)  # the core has seen to what it tells
-        data = Reply(0, 0, 0, fault=fault).to_bytes()
+        data = Reply(fault=fault).to_bytes()
     return Message(_packed([_array(data)], name), reply_to=message)
 
 

@@ -123,7 +123,7 @@ class Host:
         return self._reply(messages)
 
     def _reply(self, messages: list[Buffer], fault: str = "") -> Reply:
-        return Reply(0, 0, 0, messages, fault, standing=self.client.standing.to_bytes())
+        return Reply(messages, fault, standing=self.client.standing.to_bytes())
 
     def _take(self, messages: list[Buffer]) -> None:
         for message in messages:

@@ -40,12 +40,12 @@ class Order:
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        return _pack((self.task, self.round, 0), b"", self.messages)
+        return _pack((self.task, self.round), b"", self.messages)
 
     @classmethod
     def parse(cls, data: Buffer, carrier: int) -> Order:
         """An order, or a `ProtocolError` that names the carrier."""
-        (task, round_, _), _, messages = _parse(data, carrier)
+        (task, round_), _, messages = _parse(data, carrier)
         if task not in set(Task):
             raise ProtocolError((carrier,), f"an order with the unknown task {task}")
         return cls(Task(task), round_, messages)
@@ -55,32 +55,26 @@ class Order:
 class Reply:
     """What a client gives back: its outbox, and where it stands."""
 
-    epoch: int
-    """The epoch that it has been set up for; 0 if none is, or its entities changed since."""
-    attempt: int
-    weights: int
-    """The number of the weights that it has; 0 if it has none."""
     messages: list[Buffer] = field(default_factory=list, repr=False)
     fault: str = ""
     """Why it cannot go on: what it refused, or what went wrong at its side."""
     more: bool = False
     """This is a part of the outbox; the rest follows (within one process alone)."""
     standing: bytes = b""
-    """Where it stands, in a form of the new core."""
+    """Where it stands (`secea.party.phases.Standing`)."""
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        numbers, text = (self.epoch, self.attempt, self.weights), self.fault.encode()
-        return _pack(numbers, text, [self.standing, *self.messages])
+        return _pack((0, 0), self.fault.encode(), [self.standing, *self.messages])
 
     @classmethod
     def parse(cls, data: Buffer, carrier: int) -> Reply:
         """A reply, or a `ProtocolError` that names the carrier."""
-        (epoch, attempt, weights), text, messages = _parse(data, carrier)
+        _, text, messages = _parse(data, carrier)
         if not messages:
             raise ProtocolError((carrier,), "a reply that does not say where its client stands")
         standing, *rest = messages
-        return cls(epoch, attempt, weights, rest, text.decode(errors="replace"), standing=bytes(standing))
+        return cls(rest, text.decode(errors="replace"), standing=bytes(standing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +102,20 @@ def orders(tasks: Mapping[int, Task], round: int, inboxes: Mapping[int, list[Buf
     return {n: Order(task, round, [] if task is Task.HELLO else list(inboxes.get(n, []))) for n, task in tasks.items()}
 
 
-_HEAD: Final = struct.Struct("<IIIII")
+_HEAD: Final = struct.Struct("<IIII")
 _SIZE: Final = struct.Struct("<Q")
 
 
-def _pack(numbers: tuple[int, int, int], text: bytes, messages: list[Buffer]) -> bytes:
+def _pack(numbers: tuple[int, int], text: bytes, messages: list[Buffer]) -> bytes:
     head = _HEAD.pack(*numbers, len(text), len(messages))
     return b"".join([head, *(_SIZE.pack(len(message)) for message in messages), text, *messages])
 
 
-def _parse(data: Buffer, carrier: int) -> tuple[tuple[int, int, int], bytes, list[Buffer]]:
+def _parse(data: Buffer, carrier: int) -> tuple[tuple[int, int], bytes, list[Buffer]]:
     view = memoryview(data)
     if len(view) < _HEAD.size:
         raise ProtocolError((carrier,), f"{len(view)} bytes are no order and no reply")
-    first, second, third, text_bytes, count = _HEAD.unpack_from(view)
+    first, second, text_bytes, count = _HEAD.unpack_from(view)
     at = _HEAD.size + count * _SIZE.size
     if len(view) < at + text_bytes:
         raise ProtocolError((carrier,), f"an order or a reply of {count} messages is cut off at {len(view)} bytes")
@@ -134,4 +128,4 @@ def _parse(data: Buffer, carrier: int) -> tuple[tuple[int, int, int], bytes, lis
     for size in sizes:
         messages.append(view[at : at + size])
         at += size
-    return (first, second, third), text, messages
+    return (first, second), text, messages

@@ -193,8 +193,11 @@ def key_swap(subject: Subject) -> int:
 
 
 def traffic(subject: Subject, owned: int) -> list[tuple[int, int, str, int]]:
-    """What the network shows of a set-up and a round if client 1 has so many entities: who, to whom, what, size."""
-    tables = made_tables(["abcdef", "abcdef"[:owned], "af"])
+    """What the network shows of a set-up and a round if client 0 has so many entities: who, to whom, what, size.
+
+    It is the first to be heard: a server that refuses what it sends hears nobody else.
+    """
+    tables = made_tables(["abcdef"[:owned], "abcdef", "af"])
     while True:  # a stalled union or a failed placement shows as another attempt: rare, and documented
         seen: list[tuple[int, int, str, int]] = []
 
