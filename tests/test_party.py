@@ -210,6 +210,7 @@ class Plain(FormDefaults):
     round_phase: ClassVar[str] = "round"
     end_phase: ClassVar[str] = "end"
     guests: ClassVar[int] = 0
+    last_epoch: ClassVar[int] = 1 << 30
 
     def checked(self, params: Params) -> Params:
         return params
@@ -1690,6 +1691,7 @@ class Wordy(Plain):
         Row("reply", (Said.REPLY,), (Said.OWN,), on_loss="part", counts="", tolerates=True, loses_round=True),
         Row("end", announced=True, counts=""),
     )  # fmt: skip
+    last_epoch: ClassVar[int] = 0
     setup_phase: ClassVar[str] = "part"
     names_phase: ClassVar[str] = ""
     union_phase: ClassVar[str] = "part"

@@ -6,6 +6,7 @@ fails in a phase is left out, called again, and taken back with the next union.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from secea.party.phases import REST, UNKNOWN, Standing
 from secea.party.server import Server
 from secea.wire.messages import NO_CONTEXT
 
+MOST_UNABLE: Final = 2
+"""Who says more often that it cannot go on is not believed: an honest client has to once in a million epochs."""
 MOST_TRIES: Final = 16
 """Attempts at one union, or at what comes before it."""
 KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
@@ -63,6 +66,7 @@ class Driver:
         self._standing: dict[int, Standing] = {}
         self._outside: set[int] = set()  # who was lost since the last union began
         self._renamed = False  # whether this round had its epoch of names
+        self._unable: Counter[int] = Counter()  # how often each said that it cannot go on
         self._everyone = set(range(server.session.params.clients))  # who is called
         self._saved = b""
 
@@ -207,7 +211,7 @@ class Driver:
         at = self.server.at
         for n in sorted(self.present & set(at.members)) if at.size != UNKNOWN else ():
             standing = self._standing[n]
-            if standing.settled != at.union or standing.names > standing.named:
+            if (standing.settled, standing.round) != (at.union, at.round) or standing.names > standing.named:
                 self._lose(n, "it does not say where it stands")
 
     def _waiting(self) -> dict[int, int]:
@@ -274,6 +278,11 @@ class Driver:
     def _close(self, members: set[int]) -> bool:
         """End a phase with what came. A round that cannot be finished is lost; anything else is begun anew."""
         server, row = self.server, self.server.row
+        for n in sorted(server.cannot() & self.present):
+            self._unable[n] += 1
+            if self._unable[n] > MOST_UNABLE:
+                self._lose(n, "it says again and again that it cannot go on")
+                server.disregard(n)
         why = ""
         if server.enough:
             try:

@@ -198,6 +198,7 @@ class Client:
         if self.row.settles and begin.phase == self.row.settles:
             self._settle(opened, begin)
             return
+        before = self._said
         if begin.phase >= len(session.rows):
             raise FaultyPeer(SERVER, f"{header.title} names a phase that there is not")
         row = session.rows[begin.phase]
@@ -221,6 +222,8 @@ class Client:
         context = session.form.begun(anchor, row.phase, numbers, begin.to_bytes())
         at = begin.agreed(row.phase, before, numbers, context)
         self._check_begin(at)
+        if at.round > session.params.rounds or at.names > min(session.form.last_epoch, at.union):
+            raise FaultyPeer(SERVER, f"{header.title} has numbers that this session does not have")
         if row.phase == session.form.union_phase:
             at = replace(at, named=at.names)  # epochs of names that passed while we were away are none of ours
         self.link.take(opened)
@@ -283,6 +286,9 @@ class Client:
         place = (header.kind, header.sender)
         broadcast = form.routes[header.kind] is Route.BROADCAST
         at = replace(self.at, size=self._rows) if broadcast else self.at
+        if header.chunk == 0 and place in self.due.parts and header.kind in form.streamed:
+            self.stop()  # what is read as it comes cannot be begun again: nobody tries twice and sees the difference
+            raise FaultyPeer(header.sender, f"{header.title} is begun a second time")
         if header.kind not in form.unsized:
             layout = form.layout(header.kind, params, at, header.sender, self.number)
             size = layout.payload_bytes(header.chunk) if header.chunks == layout.chunks else -1
@@ -367,23 +373,29 @@ class Client:
             self._enter(replace(self.at, phase=self.session.form.ready_phase, round=self.at.round + 1))
 
     @property
+    def _said(self) -> Agreement:
+        """Where it stands by the server's word: a round that was begun without one does not count yet."""
+        alone = self.row.silent and not self.due.salts
+        return replace(self.at, round=self.at.round - 1) if alone else self.at
+
+    @property
     def standing(self) -> Standing:
         """Where this client stands, for a server that calls it."""
-        at = self.at
+        at = self._said
         over = at.phase in (GREETING, STOPPED, self.session.form.end_phase) or self.part.unsettled
         settled = 0 if over else at.union
         return Standing(settled, at.union, at.names, at.named, at.round, at.base)
 
     def stop(self) -> None:
         """Give up what goes on: nothing more is sent or taken until the server begins anew."""
-        self.at, self.due, self._running = replace(self.at, phase=STOPPED), Due(), None
+        self.at, self.due, self._running = replace(self._said, phase=STOPPED), Due(), None
 
     # ----------------------------------------------------------------------------------------------------- restarts
 
     def save(self) -> bytes:
         """What must survive a restart; save it before anything leaves. It holds keys: keep it secret."""
         plain = {"what": _SNAPSHOT, "session": self.session.hash, "number": self.number}
-        return snapshot.dumps(plain | {"at": self.at.plain(), "part": self.part.plain()})
+        return snapshot.dumps(plain | {"at": self._said.plain(), "part": self.part.plain()})
 
     @classmethod
     def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:

@@ -169,6 +169,12 @@ class Server:
         self._introduced = {each for each in self._introduced if each[2] != n}
         self._queue = deque((to, message) for to, message in self._queue if to != n)
 
+    def disregard(self, n: int) -> None:
+        """What client n sent in this phase does not count: it is missing."""
+        for place in [each for each in self.collected.progress if each[1] == n]:
+            del self.collected.progress[place]
+        self._held = [each for each in self._held if each[1] != n]
+
     def learn(self, standings: Mapping[int, Standing]) -> None:
         """Where clients stand, when nothing goes on: nothing that was begun is begun again.
 
@@ -201,11 +207,11 @@ class Server:
 
     def missing(self) -> tuple[int, ...]:
         """The members whose messages have not all come."""
-        cannot = self._cannot()
+        cannot = self.cannot()
         kinds = self.row.sends
         return tuple(n for n in self.at.members if n not in cannot and not all(self._complete(n, k) for k in kinds))
 
-    def _cannot(self) -> set[int]:
+    def cannot(self) -> set[int]:
         """Who has said that it cannot go on."""
         return {sender for kind, sender, _ in self.collected.progress if kind == self.row.instead}
 
@@ -244,7 +250,7 @@ class Server:
         if not self.enough:
             raise FederationError(f"the phase '{row.phase}' is not complete: {', '.join(map(party, missing))}")
         there = tuple(n for n in at.members if n not in missing)
-        if cannot := self._cannot():
+        if cannot := self.cannot():
             self._again(there, f"{', '.join(map(party, sorted(cannot)))} cannot go on")
             return
         if row.settles:

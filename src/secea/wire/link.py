@@ -156,11 +156,6 @@ class Link:
         """What the hello of a party carries for its form, this one's included."""
         return (self.hello if number == self.number else self.peers[number]).extra
 
-    def confirmation(self, sender: int, receiver: int, context: bytes) -> bytes:
-        """The sender's proof towards the receiver that it worked under this context; one of the two is this party."""
-        peer = receiver if sender == self.number else sender
-        return NO_CONTEXT if peer == self.number else self.channels[peer].confirmation(context, sender)
-
     def secret(self, purpose: str, context: bytes) -> bytes:
         """A key that this life of the party alone has, for one purpose in one context."""
         return expand(self._key.secret, purpose, context)

@@ -35,7 +35,7 @@ from secea.errors import ProtocolError
 from secea.forms.paillier.form import SHARE, Kind
 from secea.forms.paillier.server import PaillierServer
 from secea.params import Params
-from secea.party.phases import Begin
+from secea.party.phases import Agreement, Begin
 from secea.testing import Parties, Watch
 from secea.wire.keys import Opener, Sealer, expand
 from secea.wire.messages import DIGEST_BYTES, Buffer, Header
@@ -178,6 +178,7 @@ def logarithms(subject: Subject) -> int:
     assert isinstance(server, PaillierServer)
     introduced: Any = SimpleNamespace(introduction=lambda _: public.to_bytes())
     server.link = introduced
+    server.enter(Agreement(phase=form.setup_phase, members=(0,)))
     blinds: list[bytes] = []
 
     def kept(count: int) -> bytes:

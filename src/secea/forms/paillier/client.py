@@ -39,7 +39,7 @@ from secea.party.form import ClientDefaults, Got, Retry
 from secea.party.phases import Agreement
 from secea.steps import union
 from secea.table import Name, Table, TableLike, as_table, canonical_names
-from secea.wire.keys import expand, shared_secret, unauthentic
+from secea.wire.keys import Channel, expand, shared_secret, unauthentic
 from secea.wire.link import Link
 from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
@@ -114,6 +114,8 @@ class PaillierClient(ClientDefaults):
         self._faults: list[ProtocolError] = []
         self._tags: list[NDArray[np.uint64]] = []  # of the union, as they come
         self._ahead = Ahead()
+        self._moduli: dict[int, bytes] = {}
+        self._channels: dict[int, Channel] = {}
         self._reader: Decrypter | None = None
 
     def _bounded(self, names: Iterable[object]) -> tuple[Name, ...]:
@@ -249,6 +251,9 @@ class PaillierClient(ClientDefaults):
         match at.phase:
             case "secret":
                 self._seed = self._entropy(SEED_BYTES)
+                # Of the lives that were announced: whoever says hello again meanwhile has no part in this epoch.
+                self._moduli = {n: self.link.introduction(n) for n in at.members}
+                self._channels = {n: self.link.channels[n] for n in at.members if n != self.number}
                 self.epoch, self.round, self._ahead = Epoch(self._seed), None, Ahead()
                 if self.coming is not None:
                     self.names, self.coming, self.result = self.coming, None, None
@@ -291,7 +296,7 @@ class PaillierClient(ClientDefaults):
         """Its tags in a lookup table, under masks that cancel."""
         table = union.fill(self._tags_of_own(at), self.form.geometry(self.params, at), KeyStream(self._seed))
         others = (v for v in at.members if v != self.number)
-        union.mask(table, self.number, ((v, self.link.channels[v].stream("mask", at.context)) for v in others))
+        union.mask(table, self.number, ((v, self._channels[v].stream("mask", at.context)) for v in others))
         layout = self.form.whole(Kind.TABLE, self.params, at)
         for chunk in range(layout.chunks):
             yield (RING61.to_bytes(table[:, layout.span(chunk)]),)
@@ -398,8 +403,13 @@ class PaillierClient(ClientDefaults):
 
     def _encrypter(self, seed: bytes, n: int) -> Encrypter:
         """For answers to client n: encryption under its key, with randomness of this seed alone."""
-        key = public_key(self.link.introduction(n), self.params.key_bits)
+        key = public_key(self._moduli[n], self.params.key_bits)
         return Encrypter(self.numbers, key, KeyStream(expand(seed, "blinds", b"%d" % n)))
+
+    def _confirmation(self, sender: int, receiver: int, context: bytes) -> bytes:
+        """The sender's proof towards the receiver that it worked under this context; one of the two is this client."""
+        peer = receiver if sender == self.number else sender
+        return NO_CONTEXT if peer == self.number else self._channels[peer].confirmation(context, sender)
 
     def _answers(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """<query, sums> for each query of each contributor, encrypted, behind a proof: chunk by chunk."""
@@ -408,7 +418,7 @@ class PaillierClient(ClientDefaults):
         assert self.round is not None
         shape, sums, members = self.epoch.shape, self.round.sums, at.members
         layout = self.form.whole(Kind.ANSWER, self.params, at)
-        proofs = [self.link.confirmation(self.number, n, at.context) for n in members]
+        proofs = [self._confirmation(self.number, n, at.context) for n in members]
         ahead = self._ahead.encrypters if hmac.compare_digest(self._ahead.seed, self._seed) else {}
         encrypters = [ahead.get(n) or self._encrypter(self._seed, n) for n in members]
         weights = [self.epoch.queries[n] for n in members]
@@ -446,7 +456,7 @@ class PaillierClient(ClientDefaults):
     def _check_proofs(self, answering: Sequence[int], proofs: memoryview, at: Agreement) -> None:
         """Everyone who answered worked for the contributors that were announced to us."""
         for i, v in enumerate(answering):
-            proof = self.link.confirmation(v, self.number, at.context)
+            proof = self._confirmation(v, self.number, at.context)
             if not hmac.compare_digest(proofs[i * DIGEST_BYTES :][:DIGEST_BYTES], proof):
                 if v == self.number:
                     raise FaultyPeer(SERVER, "passes other bytes on with our own answer than we sent")

@@ -53,6 +53,7 @@ class PaillierServer:
         self.tags: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._total: Residues | None = None
         self._home = NO_CONTEXT  # the context in which rounds begin
+        self._moduli: dict[int, bytes] = {}
         self._masking = Masking(b"")
         self._ahead: tuple[bytes, dict[int, Scrambler]] = b"", {}  # what was made before a round, from which seed
 
@@ -65,6 +66,7 @@ class PaillierServer:
         self._total = None
         if at.phase == self.form.setup_phase:
             self._ahead = b"", {}  # made for the keys of other lives
+            self._moduli = {n: self.link.introduction(n) for n in at.members}  # of the lives that are announced
         if at.phase == "answer":
             # Noise is drawn once for a context.
             seed, scramblers = self._ahead[0] or self.link.secret("means", at.context), self._ahead[1]
@@ -86,7 +88,7 @@ class PaillierServer:
 
     def _scrambler(self, seed: bytes, n: int) -> Scrambler:
         """r, psi and R for client n's queries."""
-        key = public_key(self.link.introduction(n), self.params.key_bits)
+        key = public_key(self._moduli[n], self.params.key_bits)
         return Scrambler(self.numbers, key, KeyStream(expand(seed, "noise", b"%d" % n)))
 
     # -------------------------------------------------------------------------------------------------------- streams
@@ -104,7 +106,7 @@ class PaillierServer:
                 self._total = RING61.zeros(layout.rows, union.COLUMNS)
             RING61.add_rows(self._total, span, part)
         else:
-            key = public_key(self.link.introduction(at.members[layout.section(chunk)]), self.params.key_bits)
+            key = public_key(self._moduli[at.members[layout.section(chunk)]], self.params.key_bits)
             body = bytes(payload[DIGEST_BYTES:])
             key.ciphertexts_from_bytes(body, len(body) // key.ciphertext_bytes)  # each a unit of the right group
             self._masking.answers.setdefault(chunk, {})[sender] = payload
