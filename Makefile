@@ -34,14 +34,13 @@ unit: $(STAMP)
 smoke: $(STAMP)
 	$(BIN)/python -m pytest -m smoke -n 2 --dist loadfile --durations 4 tests/engines
 
-# Long lives, exhaustive cases, pages in a real browser (Chromium), and everything that can happen to an engine's processes.
+# Long lives, exhaustive cases, and pages in a real browser (Chromium).
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not engines" -n 2 --durations 8
-	$(BIN)/python -m pytest -m "engines and not smoke and not deployment" -n 2 --dist loadfile --durations 8 tests/engines
 
-# Before a release: what takes minutes each, since Flower notices after one that somebody is gone.
+# Before a release: everything that can happen to an engine's processes, and what takes minutes each.
 deployment: $(STAMP)
-	$(BIN)/python -m pytest -m deployment --durations 8 tests/engines
+	$(BIN)/python -m pytest -m "engines and not smoke" -n 2 --dist loadfile --durations 8 tests/engines
 
 # Against the paper's form, what people use instead, and the limit: tables, runs/bench/bench.json and pictures. A quarter of
 # an hour on two cores; nothing else should run meanwhile. The peers are installed for this alone; phe is under the GPL.
