@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gmpy2  # type: ignore[import-untyped]  # it ships no types
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from secea.arithmetic import paillier
 from secea.arithmetic.paillier import Packing, PrivateKey, PublicKey
-from secea.wire.randomness import Entropy
+from secea.audit.claims.paillier_attacks import logarithm, smooth_prime
 
 P = 2**61 - 1
 SIGMA = 40
@@ -400,34 +399,6 @@ def test_impossible_packings_are_refused(bits: int, p: int, sigma: int) -> None:
 
 
 # -------------------------------------------------------------------------------------- what the owner of a key can see
-
-
-def smooth_prime(entropy: Entropy) -> tuple[mpz, list[int]]:
-    """A prime p = 3 mod 4 of 256 bits whose p - 1 has small factors only, and these: its owner can take logarithms."""
-    factors = [2]
-    while len(factors) < 20:
-        factor = int(gmpy2.next_prime(4096 + int.from_bytes(entropy(2), "little") % 4096))
-        factors += [factor] if factor not in factors else []
-    rest = math.prod(factors)
-    last = gmpy2.next_prime((mpz(3) << 254) // rest)
-    while not gmpy2.is_prime(rest * last + 1):
-        last = gmpy2.next_prime(last)
-    return rest * last + 1, [*factors, int(last)]
-
-
-def logarithm(prime: mpz, factors: Sequence[int], base: mpz, power: mpz) -> tuple[mpz, mpz]:
-    """The exponent modulo the base's order, and that order (Pohlig and Hellman; prime - 1 is square-free)."""
-    found, order = mpz(0), mpz(1)
-    for factor in factors:
-        g, target = (gmpy2.powmod(x, (prime - 1) // factor, prime) for x in (base, power))
-        if g == 1:
-            continue
-        digit, step = 0, mpz(1)
-        while step != target:
-            digit, step = digit + 1, step * g % prime
-        found += order * ((digit - found) * gmpy2.invert(order, factor) % factor)
-        order *= factor
-    return found, order
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -1,1 +1,1 @@
-"""Engines run a federation: they carry bytes between the state machines of `secea.client` and `secea.server`."""
+"""Engines run a federation: they carry bytes between the parties (`secea.party.client`, `secea.party.server`)."""

@@ -62,7 +62,7 @@ class Row:
     answers: tuple[Kinds, ...] = ()
     """What the server makes of it and broadcasts."""
     on_loss: str = ""
-    """The phase that begins anew if somebody is missing."""
+    """The phase that begins again where this one gives no result; a `Driver` finds out by itself what is due."""
     then: str = REST
     """The phase that follows."""
     announced: bool = False

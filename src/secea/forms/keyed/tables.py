@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from secea.arithmetic import fixedpoint, grid, streams
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.portable import fill_keys
-from secea.errors import TableError, party
+from secea.forms import tables
 from secea.forms.keyed.numbers import Numbers
 from secea.params import Params
 from secea.table import Name, Table, TableLike, as_table
@@ -50,15 +50,8 @@ class Tables:
     def checked(self, table: TableLike, due: tuple[Name, ...]) -> Table:
         """The table, if it has the names that are due, the right length, and every value in range."""
         given = as_table(table, self._params.dim)
-        if (tuple(given.names), due) != self._order[:2] and set(given.names) != set(due):
-            unlike = min(set(given.names) ^ set(due), key=repr)
-            where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
-            raise TableError(f"{party(self._number)}: entity {unlike!r} is in {where} of this round")
-        try:
-            fixedpoint.check_range(given.matrix, given.names, self._params.max_abs)
-        except TableError as error:
-            raise TableError(f"{party(self._number)}: {error}") from None
-        return given
+        known = (tuple(given.names), due) == self._order[:2]
+        return tables.checked(given, due, self._params, self._number, known=known)
 
     def where(self, table: Table, names: tuple[Name, ...]) -> NDArray[np.int64]:
         """The row of each name in a table; the tables of one client mostly have one order."""

@@ -21,6 +21,7 @@ from secea.arithmetic.field import RING61, Residues
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.paillier import PrivateKey
 from secea.errors import SERVER, FaultyPeer, FaultyPeerOrRelay, FederationError, ProtocolError, TableError, party
+from secea.forms import tables
 from secea.forms.paillier.buckets import EMPTY, Queries, place
 from secea.forms.paillier.correction import ContradictionError
 from secea.forms.paillier.form import (
@@ -168,16 +169,7 @@ class PaillierClient(ClientDefaults):
 
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
-        given, due = as_table(table, self.params.dim), self.next_names
-        if set(given.names) != set(due):
-            unlike = min(set(given.names) ^ set(due), key=repr)
-            where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
-            raise TableError(f"{party(self.number)}: entity {unlike!r} is in {where} of this round")
-        try:
-            fixedpoint.check_range(given.matrix, given.names, self.params.max_abs)
-        except TableError as error:
-            raise TableError(f"{party(self.number)}: {error}") from None
-        return given
+        return tables.checked(as_table(table, self.params.dim), self.next_names, self.params, self.number)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """(h, 1) of each own entity in exact fixed point, padded to K*L (eq. 3, 5); shares of it go to everyone."""
