@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+export PYTHONDONTWRITEBYTECODE := # tests start many processes: what was compiled once is kept
 
 .PHONY: demo test lint types unit smoke slow deployment bench accept portable wheels format clean
 
@@ -12,8 +13,9 @@ demo: $(STAMP)
 	$(BIN)/secea train kg --data umls --clients 8 --rounds 40 --out runs/demo
 	$(BIN)/secea report runs/demo
 
-# Five minutes on two cores. What takes longer is `make slow`.
-test: lint types site unit smoke
+# Five minutes on two cores, which are busy with units while processes of the engines wait. What takes longer is `make slow`.
+test: $(STAMP)
+	$(MAKE) --jobs 3 --output-sync lint types site unit smoke
 
 lint: $(STAMP)
 	$(BIN)/ruff check
@@ -32,7 +34,7 @@ unit: $(STAMP)
 
 # One federation on each engine, as real processes on loopback.
 smoke: $(STAMP)
-	$(BIN)/python -m pytest -m smoke -n 2 --dist loadfile --durations 4 tests/engines
+	$(BIN)/python -m pytest -m smoke --durations 4 tests/engines
 
 # Long lives, exhaustive cases, and pages in a real browser (Chromium).
 slow: $(STAMP)

@@ -1,4 +1,8 @@
-"""The command `secea`. It stands beside the package: importing that takes a while, and Ctrl-C may come meanwhile."""
+"""The entry point of the command `secea`: it imports `secea.cli` and runs it.
+
+It is a module outside the package, because importing the package takes a while. This way Ctrl-C is handled cleanly even
+if it comes during that import.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import signal
 
 
 def _leave(*_: object) -> None:
-    """Nothing has begun yet, so there is nothing to clean up; and an error in the middle of an import may get lost."""
+    """Exit at once. Nothing needs cleaning up yet, and an exception in the middle of an import may get lost."""
     os.write(2, b"secea: interrupted\n")
     os._exit(130)
 
@@ -15,7 +19,7 @@ def _leave(*_: object) -> None:
 def main() -> None:
     """Run the command line, ready for Ctrl-C from the first import on."""
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else somebody wants interrupts to be ignored
+    if before is signal.default_int_handler:  # otherwise the caller wants interrupts to be ignored
         signal.signal(signal.SIGINT, _leave)
     from secea.cli import main as command
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 # Machines are shared and slow at times: how long an example takes is no property of the code.
-settings.register_profile("quick", deadline=None, print_blob=True, max_examples=25)
+settings.register_profile("quick", deadline=None, print_blob=True, max_examples=15)
 settings.register_profile("slow", deadline=None, print_blob=True)
 
 

@@ -40,7 +40,7 @@ def refused(path: Path) -> str:
     with pytest.raises(DataError) as error:
         read_arrays(path, ADVICE)
     words = str(error.value)
-    assert words.startswith(f"{path} is no .npz file of plain arrays (")
+    assert words.startswith(f"{path} is not an .npz file of plain arrays (")
     assert words.endswith(f"); {ADVICE}")
     assert "\n" not in words
     return words
@@ -287,7 +287,7 @@ def test_a_damaged_checkpoint_is_named_with_what_to_do(tmp_path: Path) -> None:
     whole = path.read_bytes()
     assert folder.saved("plain") is not None
     path.write_bytes(whole[:-9])
-    with pytest.raises(DataError, match=r"plain\.npz is no .*; remove it, and this method begins afresh"):
+    with pytest.raises(DataError, match=r"plain\.npz is not .*; remove it, and this method begins afresh"):
         folder.saved("plain")
     for arrays in (
         {"x": MATRIX},

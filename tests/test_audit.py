@@ -200,7 +200,7 @@ def test_a_mutant_whose_federation_breaks_off_is_reported_as_such_and_does_not_c
     assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=False)
     output = capsys.readouterr().out
     assert "not checked" in output
-    assert "graph-of-masks (keyed): broke off before anything was found: FederationError: no graph" in output
+    assert "graph-of-masks (keyed): stopped early, before anything was found: FederationError: no graph" in output
     assert "does not object to this mutant" in output
     assert "1 of 1 could not be checked" in output
     assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=True)
@@ -214,7 +214,7 @@ def test_a_product_whose_federation_breaks_off_makes_no_claim_hold(capsys: pytes
 
     broken = claim("record", KEYED, mutants=())(breaks_off)
     assert not report.run([broken], None, forms=FORMS, thorough=False, as_json=False)
-    assert "1 of 1 could not be checked: the federation broke off." in capsys.readouterr().out
+    assert "1 of 1 could not be checked: the federation stopped early." in capsys.readouterr().out
 
 
 def test_findings_as_json() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,13 +14,15 @@ import numpy as np
 import pytest
 
 from loopback import Killed, N, Turn, World, killed_at, unharmed
+from secea.engines.driver import KEYLESS
 from secea.engines.port import Order, Reply, Task
 from secea.errors import SERVER, FederationError, RoundLost
 from secea.forms.keyed import Keyed
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
-from secea.party.phases import STOPPED
+from secea.party.phases import REST, STOPPED, UNKNOWN
 from secea.wire.messages import Buffer, Header
+from tiers import slow
 
 PAPER: dict[str, Any] = {"form": Paillier(), "entities": 3, "key_bits": 256, "insecure_small_keys": True}
 SHAPES: list[dict[str, Any]] = [{"dropouts": 0}, {"dropouts": 1}, {"dropouts": 0, "collusion": 1}, PAPER]
@@ -51,7 +55,7 @@ def _orders_of_a_life(folder: Path, shape: dict[str, Any]) -> int:
 FATES = [(SHAPES[0], "after"), (SHAPES[0], "server"), (PAPER, "before"), (PAPER, "server")]
 MORE = [(SHAPES[0], "before"), (SHAPES[0], "hangs"), *((SHAPES[1], fate) for fate in ("before", "after", "server"))]
 MORE += [(PAPER, "after"), (PAPER, "hangs")]
-ALL_FATES = [*FATES, *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)]
+ALL_FATES = [*FATES, *map(slow, MORE)]
 
 
 @pytest.mark.slow
@@ -158,7 +162,7 @@ def test_a_client_that_lost_its_state_is_left_out_and_the_reason_is_given(tmp_pa
     world = World(tmp_path, collusion=1)
     world.driver.setup()
     world.round()
-    world.hosts[2]._store.remove()  # type: ignore[union-attr]
+    shutil.rmtree(world.hosts[2]._store.folder)  # type: ignore[union-attr]
     world.restart(2)
     world.restarted(forgets=forgets).setup()
     assert world.round() == [0, 1, 3]
@@ -170,7 +174,7 @@ def test_where_all_clients_lost_their_state_a_new_key_is_dealt(tmp_path: Path) -
     world.driver.setup()
     world.round()
     for n in range(N):
-        world.hosts[n]._store.remove()  # type: ignore[union-attr]
+        shutil.rmtree(world.hosts[n]._store.folder)  # type: ignore[union-attr]
         world.restart(n)
     base = world.driver.server.at.base
     world.restarted().setup()
@@ -297,40 +301,75 @@ def test_no_announcement_uses_up_the_numbers_of_unions(tmp_path: Path, union: in
     assert world.round() == [0, 1, 2, 3]
 
 
+def lying(world: World, lie: dict[str, Any]) -> Callable[[], None]:
+    """Client 2 lies about where it stands, until what comes back is called."""
+    host = world.hosts[2]
+    obey = host.obey
+
+    def changed(order: Order) -> Reply:
+        reply = obey(order)
+        return replace(reply, standing=replace(host.client.standing, **lie).to_bytes())
+
+    host.obey = changed  # type: ignore[method-assign]
+    return partial(setattr, host, "obey", obey)
+
+
+ASTRAY = "it does not say where it stands"
+OTHER_KEY = {"base": bytes(range(16)), "named": 1, "names": 1, "union": 9, "settled": 9}
+NEW_NAMES = {"names": 3, "named": 1, "union": 3, "settled": 3}
+
+
 @pytest.mark.parametrize(
-    "lie",
+    ("lie", "when", "why"),
     [
-        {"union": 2**31 - 1, "settled": 0},
-        {"round": 1000},
-        {"settled": 0},
-        {"base": bytes(range(16)), "named": 1, "names": 1, "union": 9, "settled": 9},
-        {"names": 3, "named": 1, "union": 3, "settled": 3},
+        ({"union": 2**31 - 1, "settled": 0}, "at first", ASTRAY),
+        ({"union": 2**31 - 1, "settled": 0}, "later", ASTRAY),
+        ({"round": 1000}, "at first", ASTRAY),
+        ({"round": 1000}, "later", ASTRAY),
+        ({"settled": 0}, "at first", ASTRAY),
+        ({"settled": 0}, "later", ASTRAY),
+        (OTHER_KEY, "later", KEYLESS),
+        (NEW_NAMES, "later", ASTRAY),
     ],
-    ids=lambda lie: str(sorted(lie)),
+    ids=lambda value: str(sorted(value)) if isinstance(value, dict) else "" if value in (ASTRAY, KEYLESS) else value,
 )
-@pytest.mark.parametrize("when", ["at first", "later"])
 def test_one_client_that_lies_about_where_it_stands_stops_nobody_else(
-    tmp_path: Path, lie: dict[str, Any], when: str
+    tmp_path: Path, lie: dict[str, Any], when: str, why: str
 ) -> None:
     world = World(tmp_path, collusion=1)
     if when == "later":
         world.driver.setup()
         world.round()
         world.restarted(forgets=True)
-    obey = world.hosts[2].obey
-
-    def lying(order: Order) -> Reply:
-        reply = obey(order)
-        return replace(reply, standing=replace(world.hosts[2].client.standing, **lie).to_bytes())
-
-    world.hosts[2].obey = lying  # type: ignore[method-assign]
-    with suppress(FederationError):  # it is needed for the first set-up
-        world.driver.setup()
-        world.round()
-        assert {0, 1, 3} <= set(world.round())
-    world.hosts[2].obey = obey  # type: ignore[method-assign]
+    honest = lying(world, lie)
+    world.driver.setup()
+    assert world.driver.server.at.members == (0, 1, 3)
+    for _ in range(2):
+        assert world.driver.failures == {2: why}
+        assert world.round() == [0, 1, 3]
+    honest()
     world.restarted().setup()
     assert world.round() == [0, 1, 2, 3]
+    assert world.driver.failures == {}
+
+
+@pytest.mark.parametrize("lie", [OTHER_KEY, NEW_NAMES], ids=["another key", "new names"])
+def test_who_lies_about_names_before_there_is_a_key_stops_the_set_up_for_which_it_is_needed_and_none_after(
+    tmp_path: Path, lie: dict[str, Any]
+) -> None:
+    world = World(tmp_path, collusion=1)
+    honest = lying(world, lie)
+    with pytest.raises(FederationError, match=r"^16 attempts at a union failed$") as caught:
+        world.driver.setup()
+    assert type(caught.value) is FederationError
+    at = world.driver.server.at
+    assert (at.phase, at.size) == (REST, UNKNOWN)
+    assert all(world.hosts[n].client.standing.named == 0 for n in range(N))
+    assert all(world.got[n] == [] for n in range(N))
+    honest()
+    world.restarted().setup()
+    assert world.round() == [0, 1, 2, 3]
+    assert world.driver.failures == {}
 
 
 # ------------------------------------------------------------------------------------------------------ new entities

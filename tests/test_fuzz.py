@@ -349,6 +349,7 @@ def test_a_party_is_restored_from_what_was_saved_or_the_snapshot_is_refused(form
 # ----------------------------------------------------------------------------------------------------- the harness
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_bytes", [[], ["--chunk-bytes", "100"]], ids=["whole", "in chunks"])
 def test_the_coverage_guided_harness_runs_without_its_fuzzer(chunk_bytes: list[str]) -> None:
     command = [sys.executable, str(FOLDER / "fuzz_messages.py"), *chunk_bytes, "--random", "150"]

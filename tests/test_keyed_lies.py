@@ -26,6 +26,7 @@ from secea.testing import Parties
 from secea.wire.keys import KEY_BYTES
 from secea.wire.link import broadcast_name
 from secea.wire.messages import Buffer, Header
+from tiers import slow
 
 Tables = list[dict[str, NDArray[np.float64]]]
 Sums = Callable[[Ring, Residues], None]
@@ -298,7 +299,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("precision", [24, 40])
+@pytest.mark.parametrize("precision", [24, slow(40)])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_changed_means_are_refused_by_everybody(change: Change, precision: int) -> None:
     stage = ready(precision=precision)

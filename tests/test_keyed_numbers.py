@@ -159,7 +159,7 @@ def test_a_mean_is_read_without_bias_where_noise_clients_dropped_out(N: int, dat
 
 @pytest.mark.parametrize("sigma", [100, 128])
 def test_what_needs_too_much_is_refused_and_the_reason_is_said(sigma: int) -> None:
-    with pytest.raises(ParamsError, match="lower precision, or sigma"):
+    with pytest.raises(ParamsError, match="lower precision or sigma"):
         chosen(params_of(1000, 999, 52, sigma))
 
 

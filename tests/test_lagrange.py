@@ -228,5 +228,5 @@ def test_too_few_or_repeated_clients_are_refused(code: Code, data: st.DataObject
 def test_seeds_for_more_or_fewer_than_t_clients_are_refused(code: Code, data: st.DataObject) -> None:
     blocks, noise = drawn_data_and_noise(code, data)
     for count in {code.T - 1, code.T + 1} - {0}:
-        with pytest.raises(ValueError, match=f"noise must stand at {code.T} points"):
+        with pytest.raises(ValueError, match=f"noise must be given at {code.T} points"):
             code.encode(blocks, noise, range(code.N), data.draw(some(code.N, count)))

@@ -451,7 +451,7 @@ def test_a_hello_signature_signs_nothing_else_and_nothing_else_signs_a_hello() -
 def test_a_broadcast_whose_key_was_not_announced_is_refused() -> None:
     net = Net()
     label = net.links[SERVER].label(Kind.WORD, NUMBERS, CONTEXT)
-    message = Link.broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"word")
+    message = net.links[SERVER].broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"word")
     refused(net.links[0], message, FaultyPeer, SERVER, match="a broadcast whose key did not come")
 
 
@@ -462,16 +462,16 @@ def test_a_key_is_for_one_label(change: str) -> None:
     net.links[0].expect(broadcast_name(label), bytes(KEY_BYTES))
     values: dict[str, Any] = {"salt": b"x" * 16, "context": NO_CONTEXT, "kind": Kind.BEGIN}
     other = replace(label, **{change: values.get(change) or getattr(label, change) + 1})
-    message = Link.broadcaster(other, other.chunks, bytes(KEY_BYTES)).seal(0, b"word")
+    message = net.links[SERVER].broadcaster(other, other.chunks, bytes(KEY_BYTES)).seal(0, b"word")
     refused(net.links[0], message, FaultyPeer, SERVER, match="a broadcast whose key did not come")
-    net.links[0].take(opened(net.links[0], Link.broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"word")))
+    net.links[0].take(opened(net.links[0], net.links[SERVER].broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"word")))
 
 
 def test_a_broadcast_under_another_key_than_the_announced_one_is_refused() -> None:
     net = Net()
     label = net.links[SERVER].label(Kind.WORD, NUMBERS, CONTEXT)
     net.links[0].expect(broadcast_name(label), bytes(KEY_BYTES))
-    message = Link.broadcaster(label, 1, b"k" * KEY_BYTES).seal(0, b"word")
+    message = net.links[SERVER].broadcaster(label, 1, b"k" * KEY_BYTES).seal(0, b"word")
     refused(net.links[0], message, FaultyPeer, SERVER, match="damaged or forged")
 
 
@@ -479,7 +479,7 @@ def test_a_client_cannot_broadcast_under_the_servers_key() -> None:
     net = Net()
     label = net.links[1].label(Kind.WORD, NUMBERS, CONTEXT)
     net.links[0].expect(broadcast_name(label), bytes(KEY_BYTES))
-    message = Link.broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"word")
+    message = net.links[SERVER].broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"word")
     refused(net.links[0], message, FaultyPeerOrRelay, 1, SERVER)
 
 
@@ -550,7 +550,7 @@ def test_no_secret_shows_in_an_error() -> None:
     key = b"K" * KEY_BYTES
     link.expect(broadcast_name(label), key)
     with pytest.raises(ProtocolError) as caught:
-        opened(link, Link.broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"the payload itself"))
+        opened(link, link.broadcaster(label, 1, bytes(KEY_BYTES)).seal(0, b"the payload itself"))
     text = shown(caught.value, caught.value.__cause__)
     for secret in (key, b"the payload itself", link._key.secret, link.identity.secret):
         assert secret.hex() not in text

@@ -212,6 +212,7 @@ def test_what_is_no_mean_is_refused() -> None:
 # The polynomials.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "T"), LEGAL)
 @slow
 @given(dim=st.integers(1, 6), data=st.data())
@@ -227,6 +228,7 @@ def test_phi_holds_the_blocks_and_the_noise(N: int, T: int, dim: int, data: st.D
     assert at_beta[K:] == z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "T"), LEGAL)
 @slow
 @given(data=st.data())
@@ -238,6 +240,7 @@ def test_rho_selects_the_wanted_entity(N: int, T: int, data: st.DataObject) -> N
     assert [rho(beta_k) for beta_k in params.beta] == [(0, 1, 0)] * params.K + z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "T"), LEGAL)
 @slow
 @given(data=st.data())
@@ -351,6 +354,7 @@ def tables_of(N: int, dim: int, max_abs: float) -> st.SearchStrategy[list[dict[s
     return st.lists(table, min_size=N, max_size=N)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "T"), LEGAL)
 @slow
 @given(dim=st.integers(1, 5), max_abs=st.sampled_from([64.0, 1.0, 100.0]), rng=rngs, data=st.data())

@@ -35,6 +35,8 @@ from secea.party.phases import REST, STOPPED, Agreement, Begin, Standing
 from secea.testing import Parties, Recorder
 from secea.wire.messages import ALL, DIGEST_BYTES, Buffer, Header
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 P = 2**61 - 1
 Floats = NDArray[np.float64]

@@ -18,6 +18,8 @@ from secea.forms.paillier.form import Kind
 from secea.testing import Parties, Watch
 from secea.wire.messages import DIGEST_BYTES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("bits", [8, 12, 24])
 def test_limit_exact_means_show_how_many_own_an_entity(bits: int) -> None:

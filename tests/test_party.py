@@ -316,7 +316,7 @@ def copied(part: object) -> Any:
         return {key: copied(value) for key, value in part.items()}
     if isinstance(part, list | tuple):
         return [copied(value) for value in part]
-    if type(part).__module__.startswith("secea.forms.keyed") or hasattr(part, "anchor"):
+    if type(part).__module__.startswith("secea.forms.") or hasattr(part, "anchor"):
         names = getattr(part, "__slots__", None) or vars(part)
         return {name: copied(getattr(part, name)) for name in names if name not in ("form", "params", "_entropy")}
     return copy.copy(part) if isinstance(part, set) else part
@@ -327,7 +327,7 @@ def state(who: Client | Server) -> list[Any]:
     common = [who.at, counters(who.link), copied(who.part)]
     if isinstance(who, Client):
         running = who._running.hexdigest() if who._running else None
-        return [*common, replace(who.due, parts=copy.deepcopy(who.due.parts)), running, who._rows]
+        return [*common, copy.deepcopy(who.due), running, who._rows]
     sent = {kind: each.sent for kind, each in who._broadcasts.items()}
     return [*common, copy.deepcopy(who.collected), dict(who._hellos), len(who._queue), len(who._held), sent, who.lost]
 
@@ -818,7 +818,7 @@ def test_a_client_refuses_to_begin_what_is_not_announced_not_next_or_made_for_an
             refused(client, message, FaultyPeer, SERVER, match="which is not announced")
     for index in (5, 9, 255):
         message = announced(parties, replace(right, phase=index).to_bytes())
-        refused(client, message, FaultyPeer, SERVER, match="names a phase that there is not")
+        refused(client, message, FaultyPeer, SERVER, match="names a phase that does not exist")
     for epoch, q in ((at.union, at.round), (at.union - 1, at.round + 1), (0, 0)):
         message = announced(parties, right.to_bytes(), epoch=epoch, round=q)
         refused(client, message, FaultyPeer, SERVER, match="these are not next")
@@ -991,7 +991,7 @@ def test_a_broadcast_of_another_size_is_refused(size: int, chunks: int) -> None:
     key = sealed(link, Kind.KEY, 0, client.at, bytes(KEY_BYTES), broadcast_name(label), rows)
     client.receive(key)
     link.sequence += 1
-    message = Link.broadcaster(label, chunks, bytes(KEY_BYTES)).seal(0, bytes(size))
+    message = link.broadcaster(label, chunks, bytes(KEY_BYTES)).seal(0, bytes(size))
     refused(client, message, FaultyPeer, SERVER, match="not what is due")
 
 
@@ -1002,7 +1002,7 @@ def test_what_a_part_refuses_stops_the_client() -> None:
     label = replace(link.label(Kind.RESULT, client.at.numbers, client.at.context), chunks=CHUNKS, sequence=9_000)
     client.receive(sealed(link, Kind.KEY, 0, client.at, bytes(KEY_BYTES), broadcast_name(label), rows))
     with pytest.raises(FaultyPeer, match="a result that cannot be"):
-        client.receive(Link.broadcaster(label, CHUNKS, bytes(KEY_BYTES)).seal(0, word(2**32 - 1)))
+        client.receive(link.broadcaster(label, CHUNKS, bytes(KEY_BYTES)).seal(0, word(2**32 - 1)))
     assert client.at.phase == STOPPED
     assert client.due.waiting == frozenset()
 
@@ -1385,6 +1385,7 @@ class Relayed(Exception):
     """The server took what it cannot read; its receiver refused it."""
 
 
+@pytest.mark.slow
 @each_leg
 @settings(max_examples=4)
 @given(data=st.data())
@@ -1444,7 +1445,7 @@ def resealed(parties: Parties, who: Client | Server, header: Header, payload: by
         return sender.sealer(header, header.receiver, header.chunks).seal(header.chunk, payload)
     if header.sender != SERVER:
         return sender.signer(header, header.chunks).seal(header.chunk, payload)
-    return Link.broadcaster(header, header.chunks, who.link._broadcast[1]).seal(header.chunk, payload)
+    return sender.broadcaster(header, header.chunks, who.link._broadcast[1]).seal(header.chunk, payload)
 
 
 @st.composite
@@ -1482,6 +1483,7 @@ def sealed_to_the_end(name: str, leg: str) -> bool:
 LIES = [(name, leg) for name, leg in LEGS if sealed_to_the_end(name, leg)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "leg"), LIES, ids=str)
 @settings(max_examples=4)
 @given(data=st.data())
@@ -1873,7 +1875,7 @@ def test_a_word_that_comes_late_is_refused(phase: str) -> None:
     parties.server.close()
     parties.exchange.deliver()
     assert parties.clients[0].at.phase != phase
-    refused(parties.clients[0], late, FaultyPeer, SERVER, match="is not announced|there is not")
+    refused(parties.clients[0], late, FaultyPeer, SERVER, match="is not announced|does not exist")
 
 
 @each_settling

@@ -529,7 +529,7 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
 
 
 def test_a_level_that_the_processor_has_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="levels 0 to"), streams.use(streams.BEST + 1):
+    with pytest.raises(ValueError, match="the level must be from 0 to"), streams.use(streams.BEST + 1):
         pass
 
 

@@ -25,9 +25,10 @@ from secea.party.phases import STOPPED, Begin
 from secea.testing import Parties
 from secea.wire import messages
 from secea.wire.messages import Buffer
+from tiers import slow
 
 SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
-both = pytest.mark.parametrize("form", [Keyed(), Paillier()], ids=["keyed", "paillier"])
+both = pytest.mark.parametrize("form", [Keyed(), slow(Paillier())], ids=["keyed", "paillier"])
 
 
 def world_of(folder: Path, form: Form, **params: Any) -> World:

@@ -2,7 +2,7 @@
 
     means = secea.aggregate(tables)      # one table per client in, one per client out
 
-`Federation` runs many rounds in one process; `Client` and `Server` are the state machines behind every engine.
+`Federation` runs many rounds in one process. `Client` and `Server` are the state machines behind every engine.
 """
 
 import warnings
@@ -72,7 +72,7 @@ __all__ = [
 if _kernels.MISSING:
     warnings.warn(
         f"secea runs without its compiled loops, and is many times slower ({_kernels.MISSING}). "
-        "Install a wheel for this system; or a C compiler (Debian: apt install gcc), and then secea again: "
+        "Install a wheel for this system, or install a C compiler (Debian: apt install gcc) and then secea again: "
         "pip install --force-reinstall --no-deps --no-cache-dir secea",
         SlowKernels,
         stacklevel=2,

@@ -1,4 +1,4 @@
-"""Files that are replaced: whole, or not at all."""
+"""Replace files atomically: each one as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 Content: TypeAlias = bytes | Callable[[BinaryIO], object]
-"""What a file is to hold, or what writes it."""
+"""The content of a file, or a function that writes it."""
 
 
 def replace_files(contents: Mapping[Path, Content], *, mode: int = 0o666, durable: bool = False) -> None:
-    """Write all files aside, and move them to their places: whatever happens, each of them is the old one or the new.
+    """Write all files under temporary names, then move them into place. Each file is always either the old or the new.
 
     If one cannot be written, all stay as they were, and an `OSError` names it. `mode` is that of new files, before the
-    umask. What is `durable` is on the disk when this returns.
+    umask. With `durable`, everything is on the disk when this returns.
     """
     aside = {target: target.with_name(f"{target.name}.{os.getpid()}.new") for target in contents}
     try:
@@ -40,7 +40,7 @@ def replace_files(contents: Mapping[Path, Content], *, mode: int = 0o666, durabl
 
 
 def _write(path: Path, content: Content, mode: int, durable: bool) -> None:
-    path.unlink(missing_ok=True)  # left by a process that was killed, and perhaps of another mode
+    path.unlink(missing_ok=True)  # left by a killed process, perhaps with another mode
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         if isinstance(content, bytes):
@@ -53,7 +53,7 @@ def _write(path: Path, content: Content, mode: int, durable: bool) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """The names in a folder are on the disk."""
+    """Make sure that the names in a folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -63,7 +63,7 @@ def _sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _blaming(target: Path) -> Iterator[None]:
-    """What the system refuses is told of the file that the caller knows."""
+    """Make an `OSError` name the file that the caller knows, not the temporary one."""
     try:
         yield
     except OSError as error:
@@ -72,7 +72,7 @@ def _blaming(target: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C comes too late: a few renames, and everything is done. Only the main thread is interrupted at all."""
+    """Hold back Ctrl-C for the few renames until everything is done. Only the main thread can be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -30,7 +30,7 @@ def main() -> None:
     """Secure embedding aggregation for federated representation learning.
 
     Organisations that hold overlapping entities get the mean embedding of each of their own entities over all owners.
-    The server learns no name, no number and no count; a client learns the means of its own entities alone. What
+    The server learns no name, no number and no count; a client learns only the means of its own entities. What
     conspirators learn together, and what else is not protected, is in docs/threat-model.md.
 
     \b
@@ -45,8 +45,8 @@ def main() -> None:
 
 
 @click.command(short_help="Check the privacy claims on this installation.")
-@click.option("--form", type=click.Choice(["keyed", "paillier"]), help="Claims about this form alone.  [both]")
-@click.option("--claim", "names", multiple=True, metavar="NAME", help="Check this claim alone; may be repeated.")
+@click.option("--form", type=click.Choice(["keyed", "paillier"]), help="Only claims about this form.  [both]")
+@click.option("--claim", "names", multiple=True, metavar="NAME", help="Check only this claim; may be repeated.")
 @click.option("--mutant", metavar="NAME", help="Take one protection away first: the audit must then object.")
 @click.option("--thorough", is_flag=True, help="More federations, more inputs, more rounds: a few minutes.")
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
@@ -61,12 +61,13 @@ def audit(
 ) -> None:
     """Check every privacy claim, first of form keyed and then of form paillier, with the code that is installed.
 
-    A claim is a sentence about what somebody cannot learn. It is checked with real parties: by computing the exact law
-    of what one of them sees, by carrying out an attack, by statistics, or by recording what they do. A mutant is the
-    product with one protection taken away: if the audit does not object to it, the audit is worth nothing. So try one.
+    A claim is a sentence about what somebody cannot learn. It is checked with real parties: by computing the exact
+    distribution of what one of them sees, by carrying out an attack, by statistics, or by recording what they do. A
+    mutant is the product with one protection taken away: if the audit does not object to it, the audit is worth
+    nothing. So try one.
 
     The exit code is 0 if every claim holds, 1 if one does not (as on a mutant), and 2 for a name that does not exist. A
-    mutant whose federation breaks off, without an objection, does not count as found: the exit code is 0.
+    mutant whose federation stops early, without an objection, does not count as found: the exit code is 0.
 
     \b
     Examples:
@@ -104,10 +105,10 @@ def report(runs: tuple[Path, ...], out: Path | None, opened: bool, as_json: bool
     RUN is a folder that `secea train` wrote, finished or not. The page has the learning curves of the methods, the
     final table, where the time of a round went, bytes by phase, how many clients own how many entities, and a picture
     of the embeddings. It is a single file that loads nothing and runs no script. It names entities and paths of the
-    run: who may not see the data may not see the page.
+    run, so show it only to people who may see the data.
 
-    Runs that differ in their seeds alone are taken together, as means with the lowest and the highest. Runs that differ
-    in anything else stand side by side.
+    Runs that differ only in their seeds are taken together, as means with the lowest and the highest. Runs that differ
+    in anything else are shown side by side.
 
     \b
     Examples:
@@ -167,7 +168,7 @@ def keygen(path: Path, as_json: bool) -> None:
 def roster(
     path: Path, server: str | None, clients: tuple[str, ...], params: tuple[str, ...], form: str, as_json: bool
 ) -> None:
-    """Write the federation file PATH from public keys and parameters; or show the one that is there.
+    """Write the federation file PATH from public keys and parameters, or show an existing one.
 
     Every party gets the same file, compares the fingerprint with the others over another channel, and starts only if it
     is the same. It holds keys, parameters and choices: nothing in it is secret. Parties with different files refuse
@@ -190,7 +191,7 @@ def roster(
         session = files.read_session(path)
     else:
         if server is None:
-            raise click.UsageError("--server is missing: the server has a key, too")
+            raise click.UsageError("--server is missing: the server needs a key too")
         session = files.make_session(server, clients, params, form)
         files.write_session(session, path)
     if as_json:

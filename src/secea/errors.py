@@ -1,9 +1,9 @@
-"""Everything that secea raises on purpose, and who is to blame.
+"""All errors and warnings that secea raises on purpose, and who is to blame.
 
-* A mistake of the caller is a `ValueError` or a `TypeError` as well.
-* A `ProtocolError` is a peer's fault. It carries the parties that could have caused it as data (`suspects`);
-  the party that raises it has not changed its state.
-* An `AssertionError` from this package is a bug of ours.
+* An error that the caller made is also a `ValueError` or a `TypeError`.
+* A `ProtocolError` is a peer's fault. Its `suspects` are the parties that could have caused it. The party that raises
+  it has not changed its state.
+* An `AssertionError` from this package is a bug in secea.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ParamsError(SecEAError, ValueError):
 
 
 class TableError(SecEAError, ValueError):
-    """A table of embeddings that cannot be used; the entity is named."""
+    """A table of embeddings that cannot be used. The text names the entity."""
 
 
 class TableTypeError(TableError, TypeError):
@@ -37,11 +37,11 @@ class TableTypeError(TableError, TypeError):
 
 
 class FederationError(SecEAError):
-    """The federation cannot go on as asked: too few parties, no union, a call out of order."""
+    """The federation cannot continue as asked: too few parties, no union, a call out of order."""
 
 
 class RoundLost(FederationError):
-    """A round that gives no means: somebody vanished in the middle of it. Train on; the next round works."""
+    """A round gives no means, since somebody vanished in the middle of it. Continue training; the next round works."""
 
 
 class CallError(FederationError, ValueError):
@@ -53,15 +53,15 @@ class SnapshotError(SecEAError, ValueError):
 
 
 class DataError(SecEAError, ValueError):
-    """Data, or the folder of a run, that cannot be used; the file is named, and the line where there is one."""
+    """Data, or the folder of a run, that cannot be used. The text names the file, and the line if there is one."""
 
 
 class MissingExtra(SecEAError, ImportError):
-    """A part of the package whose libraries are not installed; the text says what to install."""
+    """Libraries for a part of the package are not installed. The text says what to install."""
 
 
 class SlowKernels(UserWarning):
-    """The compiled loops are missing: everything works, and is many times slower."""
+    """The compiled loops are missing. Everything works, but many times slower."""
 
 
 class ProtocolError(SecEAError):
@@ -77,7 +77,7 @@ class ProtocolError(SecEAError):
 
 
 class FaultyPeer(ProtocolError):
-    """Only the sender can have caused this: the message is authentic, and wrong."""
+    """Only the sender can have caused this: the message is authentic but wrong."""
 
     def __init__(self, sender: int, fault: str) -> None:
         super().__init__((sender,), fault)
@@ -99,13 +99,13 @@ class FaultyPeerOrRelay(ProtocolError):
 class Stale(ProtocolError):
     """The message was taken before, or its time has passed. Ignore it.
 
-    A party that was restarted sends its messages again, and one that is slow sends them late; or someone replays them.
+    A restarted party sends its messages again, and a slow one sends them late. Or somebody replays them.
     """
 
 
 class TwoClients(UserWarning):
-    """Two clients learn more of each other than three: by subtraction."""
+    """With two clients, each learns the other's rows of common entities by subtraction. With three it learns less."""
 
 
 class Uncovered(UserWarning):
-    """So many drop-outs leave no room against a server that deviates."""
+    """With this many drop-outs allowed, there is no protection against a server that deviates from the protocol."""

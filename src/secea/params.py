@@ -1,6 +1,6 @@
-"""The public parameters of a federation: what all forms share is checked here; each form adds rules of its own.
+"""The public parameters of a federation. Rules that all forms share are checked here; each form adds its own.
 
-Letters are the paper's (N, T, K); the specification is docs/protocol.md, section 1.
+Letters are the paper's (N, T, K). The specification is docs/protocol.md, section 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _float(value: float) -> float:
 
 
 def span(low: int, high: int) -> str:
-    """A range in words: "1", or "from 1 to 3"."""
+    """A range as text: "1", or "from 1 to 3"."""
     return str(low) if low == high else f"from {low} to {high}"
 
 
@@ -56,16 +56,16 @@ class Params:
     dim: int
     """d, the length of an embedding."""
     collusion: int | None = None
-    """T: the number of clients that may conspire, in the form "keyed" with the server too. None: the form chooses.
+    """T: the number of clients that may conspire; in the form "keyed", with the server too. None: the form chooses.
 
-    "keyed" chooses all others, less two for each drop-out. "paillier" needs less than N/2, and chooses 1.
+    "keyed" chooses N - 1, minus two for each drop-out. "paillier" needs less than N/2, and chooses 1.
     """
     dropouts: int = 0
     """D: the number of clients that may vanish in the middle of a round. Keep it below half of them."""
     max_abs: float = 64.0
     """Every coordinate lies in [-max_abs, max_abs]."""
     precision: int = 24
-    """Bits: a mean is exact to within max_abs * 2**-precision (and half the grid of inputs that were rounded more)."""
+    """Bits. A mean is exact to within max_abs * 2**-precision, plus half the grid of inputs that were rounded more."""
     sigma: int = 40
     """Statistical security of the whole session, in bits."""
     rounds: int = 1000
@@ -125,7 +125,7 @@ class Params:
         return self.max_entities is not None and self.max_union is not None
 
     def with_bounds(self, *, max_entities: int, max_union: int) -> Params:
-        """These parameters, with the bounds that are still open filled in."""
+        """A copy of these parameters, with open bounds filled in."""
         if self.max_entities is not None:
             most, union = self.max_entities, max(1, max_union, self.max_entities)
         elif self.max_union is not None:
@@ -153,21 +153,21 @@ class Params:
 
     @property
     def need(self) -> int:
-        """The answers needed to decode: one more than the degree of an answer."""
+        """The number of answers needed to decode: the degree of an answer, plus one."""
         return 2 * (self.K + self.T) - 1
 
     @property
     def quorum(self) -> int:
-        """The answers without which there is no result: enough to decode, and more than half of all clients.
+        """The number of answers needed for a result: enough to decode, and more than half of all clients.
 
-        Two groups of so many have a client in common, and it answers once in a round: nobody can be given means over
-        another set of contributors. Where `dropouts` is half of the clients or more, that is not so.
+        Two groups of this size have a client in common, and each client answers once per round. So nobody can be given
+        means over a different set of contributors. This does not hold if `dropouts` is half of the clients or more.
         """
         return max(self.need, min(self.N // 2 + 1, self.N - self.dropouts))
 
     @property
     def fewest_contributors(self) -> int:
-        """Clients answer for no set smaller than this: T colluders must face two others."""
+        """Clients do not answer for fewer contributors than this. T colluders must face two others."""
         return self.T + 2
 
     @property
@@ -182,7 +182,7 @@ class Params:
 
     @property
     def resolution(self) -> float:
-        """A mean of inputs of full precision differs from the true one by less than this (docs/threat-model.md)."""
+        """A mean of full-precision inputs differs from the true mean by less than this (docs/threat-model.md)."""
         return math.ldexp(self.max_abs, -self.precision)
 
     @property

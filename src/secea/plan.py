@@ -1,4 +1,4 @@
-"""What a federation costs, before it is set up: bytes to the last one, multiplications, precision, security."""
+"""What a federation would cost, computed before it is set up: exact bytes, multiplications, precision, security."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from secea.party.form import Form
 class Plan:
     """The cost of one set-up and of one round in which all clients take part and nothing is retried.
 
-    Bytes are those that all parties send, headers and seals included: one entry for each hop, so what the server
+    Bytes are what all parties send, including headers and seals. There is one entry for each hop, so what the server
     relays counts twice. `Federation.traffic` records the same.
     """
 
@@ -30,21 +30,21 @@ class Plan:
     """Field multiplications (one prime each) of all parties in the set-up."""
     round_multiplications: int
     primes: int
-    """The number of primes side by side."""
+    """The number of primes that are used together."""
     precision: int
     """Bits: a mean of inputs of full precision is exact to within max_abs * 2**-precision."""
     sigma: int
     """Statistical security of the whole session, in bits."""
     sigma_prime: int
-    """What each masked element must have for that."""
+    """The bits that each masked element needs for that."""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """How numbers are encoded, where a form has a choice: f, s, w and the like (docs/protocol-keyed.md, K6)."""
+    """How numbers are encoded, if the form has a choice: f, s, w and so on (docs/protocol-keyed.md, K6)."""
     trust: tuple[str, ...] = ()
-    """Who may conspire with whom, whether a server that deviates is covered, and who must be there for new names."""
+    """Who may conspire with whom, whether a deviating server is covered, and who must be present for new names."""
 
 
 def plan(params: Params, *, entities: int, form: str | Form = DEFAULT, queries: str | None = None) -> Plan:
-    """The plan for a union of so many entities. Bounds that `Params` leaves open are taken as `entities`.
+    """The plan for a union of this number of entities. Bounds that `Params` leaves open are taken as `entities`.
 
     `form` and `queries` are as for `aggregate`.
     """

@@ -1,4 +1,4 @@
-"""What a client brings and gets back: names of entities and one embedding for each."""
+"""Tables, which clients bring and get back: entity names with one embedding each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Name: TypeAlias = str | int
 
 
 def canonical_name(name: object) -> Name:
-    """A name as this package uses it; numpy's strings and integers become Python's."""
+    """A name as this package uses it. Numpy strings and integers become Python's."""
     if isinstance(name, bool | np.bool_):
         raise TableTypeError(f"the entity name {name!r} is a truth value; names are non-empty strings or integers")
     if isinstance(name, str):
@@ -35,7 +35,7 @@ def canonical_name(name: object) -> Name:
 
 
 def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
-    """The names, each one valid, no two alike."""
+    """The names, after a check that each is valid and none occurs twice."""
     if isinstance(names, str | bytes):
         raise TableTypeError(f"expected a collection of entity names, got the single text {names!r}")
     if not isinstance(names, Iterable):
@@ -49,20 +49,20 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
 
 
 def name_bytes(name: Name) -> bytes:
-    """What is hashed for a name: its kind, then UTF-8 bytes without normalisation, or the number in base 16."""
+    """The bytes that are hashed for a name: its kind, then UTF-8 without normalisation, or the number in base 16."""
     return b"i%x" % name if isinstance(name, int) else b"s" + name.encode()
 
 
 def _floats(values: object, what: str) -> Floats:
     try:
         array = np.asarray(values)
-    except Exception as error:  # whatever the object's own conversion raises: a tensor that needs a gradient, on a GPU
+    except Exception as error:  # may be anything, for example for a tensor that is on a GPU
         hint = "give numpy arrays or lists of floats; for a PyTorch tensor use tensor.detach().cpu().numpy()"
         raise TableError(f"{what} is not a rectangular array of numbers ({error}); {hint}") from None
     if np.ma.isMaskedArray(values):
         raise TableTypeError(f"{what} is a masked array; fill it first, for example with array.filled(0.0)")
     if array.dtype in (np.float32, np.float64):
-        return np.require(array, requirements="A")  # as compiled loops need it; almost all arrays are
+        return np.require(array, requirements="A")  # aligned, as compiled loops need it; almost all arrays are
     if np.issubdtype(array.dtype, np.integer):
         return array.astype(np.float64)
     if array.size == 0 and array.dtype == object:
@@ -96,7 +96,7 @@ class Table:
 
     @classmethod
     def trusted(cls, names: Sequence[Name], matrix: Floats) -> Table:
-        """A table of names that were checked before: the checks are not repeated."""
+        """A table from names that were checked before. The checks are not repeated."""
         table = object.__new__(cls)
         object.__setattr__(table, "names", names)
         object.__setattr__(table, "matrix", matrix)
@@ -136,7 +136,7 @@ TableLike: TypeAlias = Table | Mapping[Any, Any]
 
 
 def as_table(source: TableLike, dim: int | None = None) -> Table:
-    """Any of the accepted forms as a `Table`; `dim` is what an empty one has, and what others must have."""
+    """Convert any accepted form to a `Table`. An empty one gets the width `dim`, and others must have it."""
     if isinstance(source, Table):
         table = source
     elif isinstance(source, Mapping):
@@ -161,7 +161,7 @@ def as_table(source: TableLike, dim: int | None = None) -> Table:
 
 
 def like(source: TableLike, table: Table, matrix: Floats) -> Table | dict[Any, Any]:
-    """A result in the form of its source: a `Table` for a `Table`, a dict with the caller's own keys for a mapping."""
+    """A result of the same type as its source: a `Table` for a `Table`, a dict with the same keys for a mapping."""
     result = np.ascontiguousarray(matrix, table.dtype)
     if isinstance(source, Table):
         return Table.trusted(table.names, result)

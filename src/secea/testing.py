@@ -1,13 +1,13 @@
-"""One harness for tests, audit, fuzzing and vectors: all parties of a session, and a tap on every hop.
+"""A harness for tests, audit, fuzzing and vectors: all parties of a session in one process, and a tap on every hop.
 
     parties = Parties.of([{"a": [1.0]}, {"a": [3.0]}], Keyed())
     parties.setup()
     means = parties.round(tables)
 
-A `Recorder` is a tap that writes down what passes. A `Watch` hears what parties seal before it is sealed, and which
-keys their channels give. A session or a client of another type may be passed in, with a protection taken away.
-`insecure_seeded` makes every draw of a party a function of a seed, so that a whole transcript
-can be repeated: for tests alone.
+A `Recorder` is a tap that records what passes. A `Watch` sees what parties seal before it is sealed, and which keys
+their channels derive. You can pass in another type of session or client, with a protection taken away.
+`insecure_seeded` makes every random draw of a party a function of a seed, so that a whole transcript can be repeated.
+It is for tests only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Hop:
 
 @dataclass
 class Recorder:
-    """A tap that lets everything pass, and keeps it."""
+    """A tap that lets everything pass and records it."""
 
     kinds: Any
     hops: list[Hop] = field(default_factory=list)
@@ -81,12 +81,12 @@ class Derived:
 
 @dataclass
 class Watch:
-    """Hears what all parties seal, and which keys they derive from those of their channels, in order."""
+    """Records what all parties seal, and which keys they derive from their channels, in order."""
 
     heard: list[Sealed | Derived] = field(default_factory=list, repr=False)
 
     def sealed(self, *kinds: Any, sender: int | None = None, receiver: int | None = None) -> list[Sealed]:
-        """Chunks of messages of these kinds; of one sender or to one receiver, where they are named."""
+        """Chunks of messages of these kinds. If a sender or a receiver is given, only theirs."""
         return [
             each for each in self.heard
             if isinstance(each, Sealed) and each.header.kind in kinds
@@ -95,39 +95,39 @@ class Watch:
 
 
 class WatchedSealer(Sealer):
-    """Lets a `Watch` hear what it seals."""
+    """A sealer that reports to a `Watch` what it seals."""
 
     def __init__(self, key: bytes, header: Header, watch: Watch) -> None:
         super().__init__(key, header)
         self._key, self._watch = key, watch
 
     def seal(self, chunk: int, *payload: Buffer) -> memoryview:
-        """Say what it is first."""
+        """Report the chunk, then seal it."""
         self._watch.heard.append(Sealed(self.header.at(chunk), self._key, b"".join(payload)))
         return super().seal(chunk, *payload)
 
 
 class WatchedChannel(Channel):
-    """Lets a `Watch` hear what is derived and sealed here, if there is one."""
+    """A channel that reports to its `Watch`, if it has one, what is derived and sealed."""
 
     watch: Watch | None = None
 
     def derive(self, purpose: str, label: bytes) -> bytes:
-        """Say which key it is."""
+        """Derive a key, and report it."""
         key = super().derive(purpose, label)
         if self.watch is not None:
             self.watch.heard.append(Derived(self.me, self.peer, purpose, label, key))
         return key
 
     def sealer(self, header: Header) -> Sealer:
-        """One that can be heard."""
+        """A sealer that reports to the watch."""
         if self.watch is None:
             return super().sealer(header)
         return WatchedSealer(self.derive("seal", header.label()), header, self.watch)
 
 
 class WatchedLink(Link):
-    """A link whose channels can be heard."""
+    """A link whose channels report to a watch."""
 
     channel_type: ClassVar[type[Channel]] = WatchedChannel
     watch: Watch | None = None
@@ -141,13 +141,13 @@ class WatchedLink(Link):
 
 
 class WatchedSession(Session):
-    """A session whose parties can be heard."""
+    """A session whose parties report to a watch."""
 
     link_type: ClassVar[type[Link]] = WatchedLink
 
 
 def insecure_seeded(seed: int) -> Callable[[int], Entropy]:
-    """For each party a source of bytes that is a function of a seed and its number. For tests alone."""
+    """For each party, a source of bytes that depends only on the seed and the party's number. For tests only."""
 
     def of(number: int) -> Entropy:
         stream = KeyStream(hashlib.sha256(b"secea test entropy %d %d" % (seed, number)).digest())
@@ -182,11 +182,11 @@ class Parties:
         self.clients = {n: self.client(n, own) for n, own in enumerate(names)}
         self.exchange = Exchange(self.server, self.clients, tap=tap)
         self.number = 0
-        """The last training round."""
+        """The number of the last training round."""
 
     @classmethod
     def of(cls, tables: Sequence[TableLike], form: Form, *, dim: int | None = None, **more: Any) -> Parties:
-        """With bounds from the tables; `more` are parameters, and what `Parties` takes."""
+        """Parties with bounds taken from the tables. `more` are parameters, and arguments of `Parties`."""
         own = {key: more.pop(key) for key in ("tap", "entropy", "watch", "session", "client") if key in more}
         names = [list(table.keys()) for table in tables]
         union = {name for each in names for name in each}
@@ -206,7 +206,7 @@ class Parties:
             link.watch = self._watch
 
     def restart(self, n: int, saved: bytes | None = None) -> None:
-        """A new life of a party, from what it saved; as it is now where nothing is given."""
+        """A new life of a party, from `saved`, or from its present state if nothing is given."""
         if n == SERVER:
             saved = self.server.save() if saved is None else saved
             self.server = Server.restore(self.session, self.identities[n], saved, self.entropy[n])
@@ -230,7 +230,7 @@ class Parties:
         self.exchange.run(self.session.form.union_phase, members)
 
     def contribute(self, tables: Sequence[TableLike | None]) -> None:
-        """Everyone has trained, and says so; the server has heard it."""
+        """Let every client contribute its table and say so to the server."""
         self.number += 1
 
         def contribute(n: int) -> None:

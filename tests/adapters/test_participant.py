@@ -142,7 +142,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_a_failed_one_leaves_the_l
     assert path.stat().st_mode & 0o777 == 0o600
     before = path.read_bytes()
     for wrong in ({"model": nn.Linear(3, 2)}, {"optimizer": optim.Adam(model.parameters())}):
-        with pytest.raises(DataError, match=r"model\.pt does not fit this model .*; remove it to begin afresh"):
+        with pytest.raises(DataError, match=r"model\.pt does not fit this model .*; remove it to start from scratch"):
             Checkpoint(path, **wrong).load()
     with pytest.raises(DataError, match="cannot be written"):
         Checkpoint(tmp_path / "no" / "where.pt", model=model).save()

@@ -63,10 +63,10 @@ def wrong_means(rows: tuple[Any, ...]) -> Mapping[str, tuple[Any, str]]:
     infinite = ones.copy()
     infinite[2, 3] = np.inf
     return {
-        "another entity": (Table((*rows[:3], "z"), ones), "mean of 'z', which the model does not have"),
-        "one too few": (Table(rows[:3], ones[:3]), f"no mean of {rows[3]!r}, which the model has"),
+        "another entity": (Table((*rows[:3], "z"), ones), "mean for 'z', which the model does not have"),
+        "one too few": (Table(rows[:3], ones[:3]), f"no mean for {rows[3]!r}, which the model has"),
         "too narrow": (Table(rows, ones[:, 1:]), "have 5 numbers per entity, the model has 6"),
-        "no number": (Table(rows, infinite), f"the mean of {rows[2]!r} is no finite number"),
+        "no number": (Table(rows, infinite), f"the mean of {rows[2]!r} is not a finite number"),
         "no table": ("a", "expected a secea.Table"),
     }
 
@@ -105,9 +105,9 @@ def test_short_floats_keep_their_type_and_get_means_to_within_a_step_of_their_gr
 
 def test_a_mean_beyond_the_models_type_is_refused() -> None:
     half = numpy_model(["a"], 0, np.float16)
-    with pytest.raises(TableError, match="'a' is no finite number in the model's type, float16"):
+    with pytest.raises(TableError, match="'a' is not a finite number in the model's type, float16"):
         half.rows.load({"a": np.full(DIM, 1e5)})
-    with pytest.raises(TableError, match=r"'a' is no finite number in the model's type, torch\.float16"):
+    with pytest.raises(TableError, match=r"'a' is not a finite number in the model's type, torch\.float16"):
         torch_model(["a"], 0, torch.float16).rows.load({"a": np.full(DIM, 1e5)})
 
 
@@ -127,7 +127,7 @@ def test_a_matrix_that_cannot_take_means_is_refused() -> None:
         NumpyRows(["a"], fixed)
     with pytest.raises(TableTypeError, match="float16, float32 or float64, got int64"):
         NumpyRows(["a"], np.zeros((1, 2), np.int64))
-    with pytest.raises(TableError, match=r"2 names need a matrix of so many rows, got shape \(1, 2\)"):
+    with pytest.raises(TableError, match=r"2 names need a matrix with as many rows, got shape \(1, 2\)"):
         NumpyRows(["a", "b"], np.zeros((1, 2)))
 
 

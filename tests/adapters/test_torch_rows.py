@@ -163,9 +163,9 @@ def test_a_state_without_rows_is_reset_for_all_of_them_or_not_at_all() -> None:
 computed = torch.ones(3, 2, requires_grad=True) * 2
 MISTAKES: dict[str, tuple[type[SecEAError], Callable[[nn.Parameter], object]]] = {
     'state must be "keep" or "reset", got \'Reset\'': (CallError, lambda w: rows_of(NAMES, [w], "Reset")),
-    "needs the optimizer whose state it is": (CallError, lambda w: rows_of(NAMES, [w], "reset")),
+    "needs the optimizer; without one": (CallError, lambda w: rows_of(NAMES, [w], "reset")),
     "tensors must be a list": (TableTypeError, lambda w: rows_of(NAMES, w)),
-    "2 names for 3 rows; for some of the rows give a mapping": (TableError, lambda w: rows_of(NAMES[:2], [w])),
+    "2 names for 3 rows; to use only some rows, give a mapping": (TableError, lambda w: rows_of(NAMES[:2], [w])),
     r"'a' has row 3, the tensors have rows 0\.\.2": (TableError, lambda w: rows_of({"a": 3}, [w])),
     "'a' and 'b' both have row 1": (TableError, lambda w: rows_of({"a": 1, "b": 1}, [w])),
     "one of the tensors is given twice": (TableError, lambda w: rows_of(NAMES, [w, w])),

@@ -121,7 +121,7 @@ MISTAKES = (
         "A run that is interrupted",
         ("secea train kg --out runs/umls        # and Ctrl-C",),
         (130,),
-        ("go on with: secea train --resume runs/umls",),
+        ("continue with: secea train --resume runs/umls",),
         "What a run has written is whole, and it goes on where it was. `secea aggregate` and the others leave nothing.",
     ),
     Mistake(

@@ -106,6 +106,7 @@ def test_json_says_what_was_done(tmp_path: Path) -> None:
     assert result["bytes"]["setup"] > result["bytes"]["round"] > 0
 
 
+@pytest.mark.slow
 def test_paillier_gives_exact_means(tmp_path: Path) -> None:
     given = tables(tmp_path / "in", ".npz")
     assert aggregate(*given, "--out", str(tmp_path / "m"), "--form", "paillier").exit_code == 0
@@ -115,7 +116,7 @@ def test_paillier_gives_exact_means(tmp_path: Path) -> None:
 BROKEN = {
     "empty.csv": (b"", "is empty; expected lines of a name and its numbers, with commas between"),
     "heading.csv": (b"name,x,y\n", "holds no entities"),
-    "twice.csv": (b"a,1,2\nb,1,2\na,3,4\n", "line 3: the entity 'a' stands in line 1, too; keep one"),
+    "twice.csv": (b"a,1,2\nb,1,2\na,3,4\n", "line 3: the entity 'a' is in line 1 too; keep one"),
     "ragged.csv": (b"a,1,2\nb,1\n", "line 2: a name and 1 numbers; 2 were expected"),
     "nan.csv": (b"name,x,y\na,1,2\nb,nan,2\n", "line 3: the embedding of 'b' holds nan; every number must be finite"),
     "inf.vec": (b"a 1 -inf\n", "line 1: the embedding of 'a' holds -inf"),
@@ -129,7 +130,7 @@ BROKEN = {
     "length.vec": (b"1 3\na 1 2\n", "line 2: a name and 2 numbers; 3 were expected"),
     "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give a larger --max-abs"),
     "wide.csv": (b"a,1,2,3\n", "has embeddings of length 3,"),
-    "text.npz": (b"hello", "is no .npz file of plain arrays"),
+    "text.npz": (b"hello", "is not an .npz file of plain arrays"),
     "text.parquet": (b"hello", "is no parquet file"),
     "table.xlsx": (b"hello", "a table is a file that ends in .npz, .csv, .tsv, .parquet, .vec, .txt"),
 }
@@ -151,7 +152,7 @@ def test_a_table_in_arrays_is_checked_by_row(tmp_path: Path) -> None:
     ones = np.ones((2, 2), np.float32)
     for arrays, expected in (
         ({"x": ones}, "holds the arrays x; expected two arrays"),
-        ({"names": np.array(["a", "a"]), "matrix": ones}, "row 1: the entity 'a' stands in row 0, too"),
+        ({"names": np.array(["a", "a"]), "matrix": ones}, "row 1: the entity 'a' is in row 0 too"),
         ({"names": np.array(["a"]), "matrix": ones}, "1 names need a matrix of as many rows"),
         ({"names": np.array(["a", "b"]), "matrix": ones.astype(np.float16)}, "save it as float32 or float64"),
         ({"names": np.array([0.5, 1.5]), "matrix": ones}, "names must be texts or integers"),

@@ -24,6 +24,7 @@ from secea.party.phases import Agreement
 from secea.steps import oprf
 from secea.table import Name, name_bytes
 from secea.wire.randomness import SEED_BYTES
+from tiers import slow
 
 WORDS = ("demo", "--data", "borders", "--seed", "3")
 
@@ -64,7 +65,7 @@ def test_the_means_are_the_true_ones_and_point_where_all_data_would(data: str) -
 SIZES = [(), ("--clients", "2"), ("--clients", "3"), ("--clients", "6", "--collusion", "2"), ("--clients", "12")]
 
 
-@pytest.mark.parametrize("more", SIZES, ids=" ".join)
+@pytest.mark.parametrize("more", [SIZES[0], SIZES[1], *(slow((words,)) for words in SIZES[2:])], ids=" ".join)
 def test_a_pool_finds_nothing_and_everything_with_one_secret_more(more: tuple[str, ...]) -> None:
     attacks = found(*WORDS, *more)["attacks"]
     assert len(attacks) == (2 if "2" in more[:2] else 3)  # of two clients all slots are told apart by their counts

@@ -105,6 +105,7 @@ def test_times_are_on_the_line_through_the_trials() -> None:
     assert rates.seconds(params, cost)["round"] == pytest.approx({"client": 3.0, "server": 3.0}, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_paillier_is_planned_too_and_what_leaves_no_room_is_left_out() -> None:
     words = ["plan", "--clients", "6", "--collusion", "2", "--entities", "12", "--per-client", "4", "--dim", "2"]
     words += ["--form", "paillier", "--key-bits", "2048", "--precision", "52", "--json"]

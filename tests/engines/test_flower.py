@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,16 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
         yield Federation(sites, deployment)
 
 
+@pytest.mark.smoke
+def test_two_clients_get_the_means_of_numpy(tmp_path: Path) -> None:
+    sites = Sites(tmp_path / "sites", Params(2, dim=4, max_entities=20, max_union=30))
+    with Deployment(tmp_path, sites.file("server"), [sites.file(name) for name in sites.names]) as deployment:
+        assert deployment.finish(deployment.start(rounds=1), PATIENCE) == "finished:completed"
+    assert [line["clients"] for line in sites.rounds()] == [[0, 1]]
+    sites.check_means()
+    assert sites.kept() == lasting(sites)
+
+
 @dataclass(frozen=True)
 class Story:
     """What came of a run, and of another that was started meanwhile."""
@@ -79,7 +90,6 @@ def story(federation: Federation) -> Story:
     return Story(sites, deployment.finish(run, PATIENCE), status, deployment.log(other))
 
 
-@pytest.mark.smoke
 def test_four_clients_get_the_means_of_numpy_in_every_round(story: Story) -> None:
     assert story.status == "finished:completed"
     assert story.sites.rounds()[-1]["clients"] == EVERYONE
@@ -87,7 +97,6 @@ def test_four_clients_get_the_means_of_numpy_in_every_round(story: Story) -> Non
     story.sites.check_means()
 
 
-@pytest.mark.smoke
 def test_a_client_that_is_killed_costs_the_others_nothing_and_comes_back_with_its_keys(story: Story) -> None:
     assert [line["clients"] for line in story.sites.rounds()] == [[0, 1, 2], [0, 1, 2], EVERYONE]
     assert story.sites.lost() == [("client 3", "its core ended before it could reply")]
@@ -95,13 +104,11 @@ def test_a_client_that_is_killed_costs_the_others_nothing_and_comes_back_with_it
     assert len(story.sites.log("site-4", event="sent", kind="commitment")) == 1
 
 
-@pytest.mark.smoke
 def test_a_second_run_at_the_same_time_is_refused(story: Story) -> None:
     assert story.other == "finished:failed"
     assert "server/state: one run at a time" in story.other_log
 
 
-@pytest.mark.smoke
 def test_the_keys_of_names_are_all_that_is_kept_when_it_is_over(story: Story) -> None:
     assert story.sites.kept() == lasting(story.sites)
 

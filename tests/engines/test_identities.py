@@ -37,6 +37,7 @@ def rotate(sites: Sites, name: str) -> None:
     sites.agree("federation.json", sites.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["site-2", "server"])
 def test_after_a_rotation_the_new_key_counts_and_the_old_one_is_refused_by_name(sites: Sites, name: str) -> None:
     with cores(sites) as port:  # a run that is not over: there is state of the old session everywhere
@@ -62,6 +63,7 @@ def test_after_a_rotation_the_new_key_counts_and_the_old_one_is_refused_by_name(
     assert left <= set(sites.folder.glob("*/state/*.state"))  # of the old session: its operator deletes it
 
 
+@pytest.mark.slow
 def test_after_a_revocation_nobody_answers_to_the_key_that_is_gone(sites: Sites) -> None:
     before = read_session(sites.folder / "federation.json")
     roster = Roster(before.roster.clients[:3], before.roster.server, sites.names[:3])

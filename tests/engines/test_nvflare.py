@@ -107,7 +107,7 @@ KILLED = [SET_UP, *killed("before"), *killed("after"), TWO_AT_ONCE]
 REASONS = [
     *((f"client {client}", "ended by SIGKILL") for scene in (*KILLED, END) for client, _, _ in scene),
     ("client 1", "a message of wire version 255"),
-    ("client 3", "5 bytes are no order and no reply"),
+    ("client 3", "5 bytes are neither an order nor a reply"),
     ("client 2", "state cannot be saved"),
     ("client 4", "state cannot be saved"),
     ("client 2", f"{PATIENCE.stage:.1f}"),  # "did not reply within"; or NVFlare says it first, "timed out after"

@@ -67,7 +67,7 @@ def test_whatever_goes_wrong_is_the_failure_of_one_client() -> None:
         (unreachable, "it cannot be reached: timed out"),
         (lambda _: "its core was ended by SIGKILL", "its core was ended by SIGKILL"),
         (lambda _: 7, "it replied with a int"),
-        (lambda _: b"short", "client 1: 5 bytes are no order and no reply"),
+        (lambda _: b"short", "client 1: 5 bytes are neither an order nor a reply"),
     ):
         replies = exchange(CollabPort(NAMES, {"a": Proxy(good), "b": Proxy(answer), "c": Proxy(good)}))
         assert replies[1] == Failure(reason)

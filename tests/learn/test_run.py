@@ -133,7 +133,7 @@ def test_embeddings_beyond_max_abs_stop_a_run_with_advice(tmp_path: Path, source
 def test_a_finished_run_is_not_run_again(tmp_path: Path, source: Path) -> None:
     result = finished(tmp_path / "run", source, methods=("local",))
     assert Run.resume(tmp_path / "run").go(lambda _method, _round: pytest.fail("it ran")) == result
-    with pytest.raises(DataError, match="is not empty; go on with a run by --resume"):
+    with pytest.raises(DataError, match="is not empty; continue its run with --resume"):
         a_run(tmp_path / "run", [source])
 
 
@@ -340,5 +340,5 @@ def test_a_full_disk_leaves_a_folder_to_go_on_with(
     words = ("kg", "--data", str(source), "--clients", "3", "--rounds", "1", "--methods", "plain", "--dim", "8")
     ran = invoke(*words, "--out", str(tmp_path / "run"))
     assert ran.exit_code == 4
-    assert f"go on with: secea train --resume {tmp_path / 'run'}" in ran.output
+    assert f"continue with: secea train --resume {tmp_path / 'run'}" in ran.output
     assert "local.npz: no space left on device; make room" in ran.output

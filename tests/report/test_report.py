@@ -210,7 +210,7 @@ def test_embeddings_that_are_none_are_refused(tmp_path: Path, arrays: dict[str, 
     run = make_run(tmp_path / "run")
     path = run / "embeddings" / "secea" / "client 0.npz"
     np.savez(path, **arrays)  # type: ignore[arg-type]  # numpy's types take no names from a mapping
-    with pytest.raises(DataError, match=r"client 0\.npz (holds no|is no) .*; remove it for a page without it"):
+    with pytest.raises(DataError, match=r"client 0\.npz (holds no|is not an) .*; remove it for a page without it"):
         write([run])
     path.unlink()
     assert write([run])[0].exists()

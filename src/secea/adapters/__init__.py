@@ -1,7 +1,8 @@
-"""Bring your own model: rows of embeddings by entity name, out of a model and back into it.
+"""Bring your own model: move embeddings, by entity name, out of a model and back into it.
 
-`Rows` is the interface. `secea.adapters.torch`, `.pykeen`, `.gensim` and `.numpy` have it for their kinds of models;
-each needs its library, and nothing else does.
+`Rows` is the interface. `secea.adapters.torch`, `.pykeen`, `.gensim` and `.numpy` implement it for their kinds of
+models. Only the adapter that you import needs its library. `participant` connects rows and your training function to
+any engine.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class Rows(Protocol):
         """Numbers per entity: `Params.dim` of the federation."""
 
     def table(self) -> Table:
-        """A copy of what the model has now: what goes into a round."""
+        """A copy of the model's present embeddings, for the next round."""
 
     def load(self, means: TableLike) -> None:
-        """Means back into the model, in place. On an error nothing has changed."""
+        """Write means back into the model, in place. On an error nothing changes."""
 
 
 def in_order(names: tuple[Name, ...], width: int, means: TableLike) -> Floats:
-    """The matrix of the means in the order of a model's names; refuses means of other entities, or of another width."""
+    """The means as a matrix, in the order of a model's names. Refuses means of other entities or of another width."""
     table = as_table(means)
     if len(names) and table.dim != width:
         raise TableError(f"the means have {table.dim} numbers per entity, the model has {width}")
@@ -44,34 +45,34 @@ def in_order(names: tuple[Name, ...], width: int, means: TableLike) -> Floats:
         return table.matrix
     place = {name: i for i, name in enumerate(table.names)}
     for name in place.keys() - set(names):
-        raise TableError(f"there is a mean of {name!r}, which the model does not have")
+        raise TableError(f"there is a mean for {name!r}, which the model does not have")
     for name in set(names) - place.keys():
-        raise TableError(f"there is no mean of {name!r}, which the model has")
+        raise TableError(f"there is no mean for {name!r}, which the model has")
     return table.matrix[[place[name] for name in names]]
 
 
 class Kept(Protocol):
-    """What of a model outlives the process that it is in: relations, the output layer, the optimizer."""
+    """What a model needs besides its rows after a crash: for example relations, the output layer, the optimizer."""
 
     def load(self) -> object:
-        """Take what was saved last, if anything was."""
+        """Load what was saved last, if anything was."""
 
     def save(self) -> object:
-        """Save all of it, or nothing."""
+        """Save everything, or nothing at all."""
 
 
 def _nothing() -> None:
-    """For those who want nothing at the end."""
+    """The default for `done`: do nothing at the end."""
 
 
 def participant(
     rows: Rows, train: Callable[[int], object], done: Callable[[], object] = _nothing, *, keep: Kept | None = None
 ) -> Participant:
-    """What a site brings to any engine: its rows, and a function that trains the model on the site's own data.
+    """A participant for any engine, made of a model's rows and a function that trains the model on the site's own data.
 
-    In each round the means of the last one are in the model when `train(round)` is called; after a round that was lost,
-    what the model had before. At the end the last means are in it when `done()` is called. A crash starts a new
-    process: what the model has beside its rows survives that with `keep` alone.
+    When `train(round)` is called, the model has the means of the last round. After a lost round it has what it had
+    before. When `done()` is called at the end, the model has the last means. A crash starts a new process. What the
+    model has besides its rows survives that only with `keep`.
     """
     if keep:
         keep.load()

@@ -1,4 +1,4 @@
-"""Word vectors of gensim: the keys are the entities."""
+"""An adapter for gensim's word vectors. The keys (words) are the entities."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class GensimRows:
-    """All keys of `KeyedVectors` (`model.wv` of a Word2Vec model). Means go into its vectors, and its norms follow.
+    """All keys of `KeyedVectors` (`model.wv` of a Word2Vec model). Loading means also updates the vectors' norms.
 
-    What a model has beside them stays at its site: the output layer (`syn1neg`), counts, and its rate of learning.
+    The rest of a model stays at its site: the output layer (`syn1neg`), counts, and the learning rate.
     """
 
     def __init__(self, vectors: KeyedVectors) -> None:
@@ -27,7 +27,7 @@ class GensimRows:
                 "FastText makes the vectors of words from n-grams: means of words would be overwritten"
             )
         self._vectors = vectors
-        _ = self._rows  # it can be used, or we say why not
+        _ = self._rows  # raises an error if the vectors cannot be used
 
     @property
     def _rows(self) -> NumpyRows:
@@ -36,7 +36,7 @@ class GensimRows:
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """The keys; new ones of a vocabulary that grows are there at once."""
+        """The keys. If the vocabulary grows, new keys appear at once."""
         return self._rows.names
 
     @property
@@ -49,6 +49,6 @@ class GensimRows:
         return self._rows.table()
 
     def load(self, means: TableLike) -> None:
-        """The means into the vectors."""
+        """Write the means into the vectors."""
         self._rows.load(means)
         self._vectors.fill_norms(force=True)

@@ -1,4 +1,4 @@
-"""Embeddings in a numpy matrix that the caller keeps and trains."""
+"""An adapter for embeddings in a numpy matrix that the caller owns and trains."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from secea.table import Table, TableLike, canonical_names
 
 
 def narrowed(names: tuple[Any, ...], matrix: Floats, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The matrix in a model's own type; refuses what that type cannot hold, or what is no number at all."""
-    with np.errstate(over="ignore"):  # said below, with the entity's name
+    """The matrix in a model's own type. Refuses numbers that the type cannot hold, and what is not a number."""
+    with np.errstate(over="ignore"):  # reported below, with the entity's name
         result = matrix.astype(dtype)
     if not (fine := np.isfinite(result).all(axis=1)).all():
-        raise TableError(f"the mean of {names[int(fine.argmin())]!r} is no finite number in the model's type, {dtype}")
+        raise TableError(
+            f"the mean of {names[int(fine.argmin())]!r} is not a finite number in the model's type, {dtype}"
+        )
     return result
 
 
@@ -39,7 +41,7 @@ class NumpyRows:
             kind = getattr(matrix, "dtype", type(matrix).__name__)
             raise TableTypeError(f"the matrix must be a numpy array of float16, float32 or float64, got {kind}")
         if matrix.ndim != 2 or len(matrix) != len(self.names):
-            raise TableError(f"{len(self.names)} names need a matrix of so many rows, got shape {matrix.shape}")
+            raise TableError(f"{len(self.names)} names need a matrix with as many rows, got shape {matrix.shape}")
         if not matrix.flags.writeable:
             raise TableError("the matrix is read-only: means could not be written into it; give a copy of it")
         self._matrix = matrix
@@ -54,5 +56,5 @@ class NumpyRows:
         return Table.trusted(self.names, self._matrix.astype(np.promote_types(self._matrix.dtype, np.float32)))
 
     def load(self, means: TableLike) -> None:
-        """The means into the matrix."""
+        """Write the means into the matrix."""
         self._matrix[:] = narrowed(self.names, in_order(self.names, self.width, means), self._matrix.dtype)

@@ -1,4 +1,4 @@
-"""Knowledge graph models of PyKEEN: the entities of a triples factory, with all that the model has for each of them."""
+"""An adapter for PyKEEN's knowledge graph models: the entities of a triples factory, with all their representations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def pykeen_rows(model: ERModel, factory: CoreTriplesFactory, *, optimizer: Optimizer | None, state: State) -> TorchRows:
-    """The rows of all entity representations of `model`, under the labels of `factory`; see `TorchRows` for the rest.
+    """The rows of all entity representations of `model`, with the labels of `factory` as names.
 
-    Relations stay at their site. What a model does to its weights after each step (TransE: rows of length one) it does
-    to the means, too, after the next step.
+    For the other arguments see `TorchRows`. Relations stay at their site. If a model constrains its weights after each
+    step (TransE: rows of length one), it will do so to the means too, after the next step.
     """
     from pykeen.nn.representation import Embedding
 

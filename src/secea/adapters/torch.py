@@ -1,4 +1,4 @@
-"""PyTorch: the rows of embeddings, parameters and biases, joined to one row per entity and split back."""
+"""An adapter for PyTorch: rows of embeddings, parameters and biases, joined into one row per entity and split back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from secea.errors import CallError, DataError, TableError, TableTypeError
 from secea.table import Name, Table, TableLike, canonical_names
 
 State: TypeAlias = Literal["keep", "reset"]
-"""What becomes of the optimizer's state of these rows when means come in."""
+"""What happens to the optimizer's state of these rows when means are loaded."""
 
 PER_ROW: Final = frozenset(
     {
@@ -27,19 +27,19 @@ PER_ROW: Final = frozenset(
         "sum",
     }
 )  # fmt: skip
-"""What the optimizers of PyTorch keep for each number of a parameter; all but Adagrad's sum begin with zero."""
+"""What PyTorch's optimizers keep for each number of a parameter. All of it starts at zero, except Adagrad's sum."""
 
 
 class TorchRows:
-    """Some entities of a PyTorch model: one row of each of `tensors`, joined.
+    """Some entities of a PyTorch model. An entity's row joins one row from each of `tensors`.
 
-    `names` are the entities of all rows in order, or a mapping of names to row numbers for some of them. The row of a
+    `names` are the entities of all rows in order, or a mapping from names to row numbers for some of them. The row of a
     `padding_idx` belongs to nobody and is left out. Each of `tensors` is an `nn.Embedding`, or a parameter or tensor
-    with one entry per row: a vector of biases is one column, a complex number is two (real, imaginary), and further
-    dimensions are flattened. All clients join the same tensors in the same order.
+    with one entry per row. A vector of biases is one column, a complex number is two (real, imaginary), and further
+    dimensions are flattened. All clients must join the same tensors in the same order.
 
-    `state` says what happens to the optimizer's state of these rows (the moments of Adam, say) when means are loaded:
-    "keep" leaves it, "reset" makes it what it is at the start.
+    `state` says what happens to the optimizer's state of these rows (for example Adam's moments) when means are loaded:
+    "keep" leaves it as it is, "reset" sets it back to its start.
 
     >>> e, bias = nn.Embedding(2, 3), nn.Parameter(torch.zeros(2))
     >>> rows = TorchRows(["aspirin", "codeine"], [e, bias], optimizer=None, state="keep")
@@ -61,7 +61,7 @@ class TorchRows:
         if state not in ("keep", "reset"):
             raise CallError(f'state must be "keep" or "reset", got {state!r}')
         if state == "reset" and optimizer is None:
-            raise CallError('state="reset" needs the optimizer whose state it is; without one say state="keep"')
+            raise CallError('state="reset" needs the optimizer; without one use state="keep"')
         if isinstance(tensors, Tensor | nn.Module) or not tensors:
             raise TableTypeError("tensors must be a list: [embedding] for a single one")
         self._sources, self._optimizer, self._state = tuple(tensors), optimizer, state
@@ -75,23 +75,23 @@ class TorchRows:
 
     @property
     def width(self) -> int:
-        """Numbers per entity, of all tensors together."""
+        """Numbers per entity, over all tensors."""
         return sum(_columns(tensor) for tensor in self._tensors)
 
     def table(self) -> Table:
-        """A copy of the rows: float64 where one of the tensors is, float32 otherwise."""
+        """A copy of the rows: float64 if one of the tensors is float64, otherwise float32."""
         parts = [_flat(tensor.detach()[self._index.to(tensor.device)]).cpu() for tensor in self._tensors]
         wide = torch.float64 if torch.float64 in [part.dtype for part in parts] else torch.float32
         return Table.trusted(self.names, torch.cat([part.to(wide) for part in parts], dim=1).numpy())
 
     @torch.no_grad()
     def load(self, means: TableLike) -> None:
-        """Means into the rows: the same tensors, types and devices. The state of the optimizer as was agreed."""
+        """Write means into the rows. Tensors keep their types and devices. `state` decides on the optimizer's state."""
         matrix = torch.from_numpy(np.array(in_order(self.names, self.width, means)))  # a copy: it may be read-only
         tensors = self._tensors
         parts = torch.split(matrix, [_columns(tensor) for tensor in tensors], dim=1)
         rows = [self._narrowed(part, tensor) for part, tensor in zip(parts, tensors, strict=True)]
-        groups = self._groups() if self._state == "reset" else None  # it refuses before anything is changed
+        groups = self._groups() if self._state == "reset" else None  # refuses before anything changes
         for number, (tensor, own) in enumerate(zip(tensors, rows, strict=True)):
             tensor[self._index.to(tensor.device)] = own
             if groups:
@@ -99,7 +99,7 @@ class TorchRows:
 
     @property
     def _tensors(self) -> list[Tensor]:
-        """The tensors as they are now: a module's weight may have been replaced."""
+        """The tensors as they are now, since a module's weight may have been replaced."""
         return [_tensor(source) for source in self._sources]
 
     def _count(self) -> int:
@@ -124,7 +124,7 @@ class TorchRows:
         return {index % rows for index in given if index is not None}
 
     def _narrowed(self, part: Tensor, tensor: Tensor) -> Tensor:
-        """New rows of one tensor; refuses numbers that its type cannot hold."""
+        """New rows for one tensor. Refuses numbers that its type cannot hold."""
         shape = (len(part), *tensor.shape[1:])
         if tensor.is_complex():
             rows = torch.view_as_complex(part.to(tensor.real.dtype).reshape(*shape, 2).clone())  # a view starts evenly
@@ -133,11 +133,11 @@ class TorchRows:
         fine = torch.isfinite(_flat(rows)).all(dim=1)
         if not fine.all():
             name = self.names[int(fine.int().argmin())]
-            raise TableError(f"the mean of {name!r} is no finite number in the model's type, {tensor.dtype}")
+            raise TableError(f"the mean of {name!r} is not a finite number in the model's type, {tensor.dtype}")
         return rows.to(tensor.device)
 
     def _groups(self) -> list[dict[str, Any]]:
-        """The optimizer's group of each tensor; refuses a state that has no rows."""
+        """The optimizer's group of each tensor. Refuses a state that cannot be reset row by row."""
         assert self._optimizer is not None
         groups = {id(each): group for group in self._optimizer.param_groups for each in group["params"]}
         for number, tensor in enumerate(self._tensors):
@@ -148,15 +148,15 @@ class TorchRows:
                 if shared and not self._whole:
                     kind = type(self._optimizer).__name__
                     raise CallError(
-                        f'{kind} keeps {what!r} in its own way: it can be reset for all rows only; say "keep"'
+                        f'{kind} keeps {what!r} in its own way: it can only be reset for all rows; use state="keep"'
                     )
         return [groups[id(tensor)] for tensor in self._tensors]
 
     def _reset(self, tensor: Tensor, group: Mapping[str, Any]) -> None:
-        """These rows' state as it is at the start; with all rows, the count of steps too."""
+        """Set the state of these rows back to its start. If these are all rows, reset the step count too."""
         assert self._optimizer is not None
         if self._whole and not isinstance(self._optimizer, Adagrad):
-            self._optimizer.state.pop(tensor, None)  # made anew at the next step; Adagrad makes it once
+            self._optimizer.state.pop(tensor, None)  # the next step makes it again; Adagrad makes it only once
             return
         for what, value in self._optimizer.state.get(tensor, {}).items():
             if what in PER_ROW and isinstance(value, Tensor):
@@ -168,26 +168,26 @@ class TorchRows:
 
 
 class Stateful(Protocol):
-    """A module, an optimizer, a schedule of rates."""
+    """Anything with a state dict: a module, an optimizer, a learning rate schedule."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it has."""
+        """The whole state."""
 
     def load_state_dict(self, state_dict: Any, /) -> Any:
-        """Take it back."""
+        """Load a state."""
 
 
 class Checkpoint:
-    """Modules and optimizers in a file of this site's own, for `participant(..., keep=...)`.
+    """Saves modules and optimizers in a file at this site, for `participant(..., keep=...)`.
 
-    At the end of a session the file has the final model. Remove it to begin the next one afresh.
+    At the end of a session the file has the final model. Remove it to start the next session from scratch.
     """
 
     def __init__(self, path: str | Path, **parts: Stateful) -> None:
         self._path, self._parts = Path(path), parts
 
     def load(self) -> bool:
-        """What was saved last, if anything was."""
+        """Load what was saved last. Returns whether there was anything."""
         if not self._path.exists():
             return False
         try:
@@ -196,11 +196,11 @@ class Checkpoint:
                 part.load_state_dict(saved[name])
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
             why = " ".join(str(error).split())
-            raise DataError(f"{self._path} does not fit this model ({why}); remove it to begin afresh") from None
+            raise DataError(f"{self._path} does not fit this model ({why}); remove it to start from scratch") from None
         return True
 
     def save(self) -> None:
-        """Save all parts; where that fails, what was saved before is still there."""
+        """Save all parts. If that fails, what was saved before is still there."""
         states = {name: part.state_dict() for name, part in self._parts.items()}
         try:
             replace_files({self._path: lambda file: torch.save(states, file)}, mode=0o600, durable=True)
@@ -220,7 +220,7 @@ def _columns(tensor: Tensor) -> int:
 
 
 def _flat(rows: Tensor) -> Tensor:
-    """One line of real numbers for each row."""
+    """Each row as one line of real numbers."""
     return (torch.view_as_real(rows) if rows.is_complex() else rows).reshape(len(rows), _columns(rows))
 
 
@@ -230,7 +230,7 @@ def _indices(names: Iterable[object] | Mapping[Any, int], count: int, rows: int,
         free = [row for row in range(rows) if row not in padding]
         if len(free) != count:
             left = f" beside row {min(padding)}, which is padding" if padding else ""
-            hint = "for some of the rows give a mapping of names to row numbers"
+            hint = "to use only some rows, give a mapping from names to row numbers"
             raise TableError(f"{count} names for {len(free)} rows{left}; {hint}")
         return free
     seen: dict[int, object] = {}

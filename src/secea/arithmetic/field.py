@@ -52,7 +52,7 @@ class Ring:
         self.primes: tuple[int, ...] = tuple(primes)
         wide = self.primes == (M61,)
         if not wide and not all(1 < p < 2**32 for p in self.primes):
-            raise ValueError(f"a ring takes the prime 2^61 - 1 alone, or primes below 2^32, got {self.primes}")
+            raise ValueError(f"a ring takes only the prime 2^61 - 1, or primes below 2^32, got {self.primes}")
         if len(set(self.primes)) != len(self.primes) or not self.primes:
             raise ValueError(f"a ring takes distinct primes, got {self.primes}")
         self.dtype: np.dtype[Any] = np.dtype(np.uint64 if wide else np.uint32)
@@ -194,7 +194,7 @@ class Ring:
     ) -> None:
         """For each i: out[i][j] += sum over k in [starts[j], starts[j+1]) of weights[i][k] * y[members[k]].
 
-        Without members the k-th of a row stands for y[k - starts[j]]: a dense product. Modulo 2^61 - 1 alone.
+        Without members, position k of a row refers to y[k - starts[j]]: a dense product. Only modulo 2^61 - 1.
         """
         assert self.primes == (M61,)
         rows, length = starts.size - 1, y.shape[2]

@@ -22,16 +22,18 @@ from secea.table import Name, name_bytes
 COARSEST_BITS: Final = 7
 """Significant bits below the leading one in bf16, the coarsest float type."""
 ENOUGH_DISTINCT: Final = 32
-"""A coarser grid than the dtype's is inferred from so many different sizes: fewer may just be round numbers."""
+"""A grid that is coarser than the dtype's is inferred from at least this many different sizes.
+
+Fewer may just be round numbers."""
 ENOUGH_IN_A_ROW: Final = 8
 """The same for the grid of one row."""
 MOST_LOOKED_AT: Final = 1 << 13
 """Values that are sampled to count different sizes."""
 LEAST: Final = float(np.finfo(np.float64).smallest_normal)
-"""What is smaller is as good as zero, and has no grid: the kernels pass over it, too."""
+"""Smaller numbers count as zero and have no grid. The kernels skip them too."""
 MOST_DECIMALS: Final = 15
 MOST_LEVELS: Final = 1 << 9
-"""Numbers that take at most so many values, apart from the sign, may have been integers times a scale."""
+"""Numbers that take at most this many values, apart from the sign, may have been integers times a scale."""
 
 
 def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, float]:
@@ -81,7 +83,7 @@ def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float
 
 
 def _decimal_step(matrix: NDArray[np.float64], few: NDArray[np.float64], bits: int) -> float:
-    """10^-d for numbers of at most d decimals that were read into floats of so many bits; 0 if there is no such d."""
+    """10^-d for numbers of at most d decimals that were read into floats of `bits` bits; 0 if there is no such d."""
     largest = float(np.abs(matrix).max())
     for decimals in range(MOST_DECIMALS + 1):
         levels = 10.0**decimals

@@ -1,8 +1,8 @@
 """Lagrange coding: data and noise as values of one polynomial, its values elsewhere as shares (eq. 6).
 
-A `Code` is the polynomial code of a federation. Data stand at beta_1..beta_K, noise at beta_{K+1}..beta_{K+T}, client
-v's share at alpha_v. Everything is a small matrix over the field times a tall block of data, worked on by
-`Ring.combine`.
+A `Code` is the polynomial code of a federation. Data are the values at beta_1..beta_K, noise those at
+beta_{K+1}..beta_{K+T}, and client v's share is the value at alpha_v. Everything is a small matrix over the field times
+a tall block of data, computed by `Ring.combine`.
 """
 
 from __future__ import annotations
@@ -87,12 +87,13 @@ class Code:
     ) -> Residues:
         """The shares of `receivers`: data [P, K, ...], noise [P, T, ...] -> [P, receivers, ...] (eq. 6, 7).
 
-        The noise stands at the last T betas; or it *is* the shares of the T clients `seeded`, the same distribution.
-        Data [P, 1, ...] stand at each beta_k: as fast as for K = 1. With `apart` each receiver's share is contiguous.
+        The noise is at the last T betas. Or it *is* the shares of the T clients `seeded`; the distribution is the same.
+        Data [P, 1, ...] are the same at each beta_k, which is as fast as K = 1. With `apart` each receiver's share is
+        contiguous.
         """
         noise_points = self.at(seeded) if seeded else self.beta[self.K :]
         if len(noise_points) != self.T:
-            raise ValueError(f"noise must stand at {self.T} points, got {len(noise_points)}")
+            raise ValueError(f"noise must be given at {self.T} points, got {len(noise_points)}")
         matrix = self.matrix(self.data_points + noise_points, self.at(receivers))
         if data.shape[1] < self.K:
             ones = self.ring.constant([[1]] * self.K)

@@ -279,7 +279,7 @@ def _uniform(p: int, entropy: Entropy, shape: tuple[int, ...]) -> Elements:
 
 @dataclass(frozen=True)
 class Packing:
-    """How elements of F_p stand in the plaintexts of a key of `bits` bits, and how r*A + psi is hidden there.
+    """How elements of F_p are packed into plaintexts of a key of `bits` bits, and how r*A + psi is hidden there.
 
     A row of elements has plaintexts of its own, so that each row can have its scalar. Slots are not rounded up to whole
     bytes: at sigma 64 that would cost one of 11 (2048 bits) or 16 (3072). While at work, a bit takes a byte of memory.

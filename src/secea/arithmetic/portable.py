@@ -1,6 +1,6 @@
-"""Key streams, noise and fill with numpy and OpenSSL: where loops with AES instructions are missing, and to check them.
+"""Key streams, noise and fill with numpy and OpenSSL. Used if AES instructions are missing, and to check those loops.
 
-Every function has its twin of the same name in `streams`, which gives the same bits. The definitions are here.
+Every function has a counterpart of the same name in `streams`, which gives the same bits. The definitions are here.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _fields(key: bytes, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def grids_of(
     matrix: NDArray[np.float64], used: NDArray[np.int32], step: NDArray[np.float64], cap: float
 ) -> NDArray[np.float64]:
-    """The grid of each number: that of so many bits, or its row's step if that is wider; 0 where it has none."""
+    """The grid of each number: from its row's significant bits, or the row's step if that is wider; 0 for none."""
     own = np.ldexp(1.0, np.frexp(matrix)[1] - 1 - used[:, None])
     grids: NDArray[np.float64] = np.minimum(np.maximum(np.where(matrix == 0, 0.0, own), step[:, None]), cap)
     return grids

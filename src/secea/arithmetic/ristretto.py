@@ -1,8 +1,8 @@
 """The prime-order group ristretto255 (RFC 9496), many points at a time.
 
-The arithmetic is libsodium's: the system's library where there is one, else the copy that the package `rbcl` carries.
-Which one it is turns out at first use. Points and scalars are rows of 32 bytes; batches run on all cores, in compiled
-loops without the interpreter's lock where there are some.
+`secea.steps.oprf` uses it to turn names into keys. The arithmetic is libsodium's: the system's library if there is one,
+otherwise the copy inside the package `rbcl`. The library is chosen at first use. Points and scalars are rows of 32
+bytes. Batches run on all cores, in compiled loops without the interpreter's lock if these are available.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from secea.errors import MissingExtra
 Rows: TypeAlias = NDArray[np.uint8]
 """[n, 32]: points, or scalars in little-endian order."""
 Tick: TypeAlias = Callable[[int], None]
-"""`tick(n)`: so many more points are done."""
+"""`tick(n)` is called when n more points are done."""
 Kind: TypeAlias = Literal["system", "rbcl"]
 
 ORDER: Final = 2**252 + 27742317777372353535851937790883648493
@@ -48,11 +48,11 @@ _SYMBOLS: Final = {
     "is_valid": "crypto_core_ristretto255_is_valid_point",
 }
 _PIECE: Final = 512  # points between two ticks: about 30 ms of multiplications
-_INLINE: Final = 64  # so few are done before threads have started
+_INLINE: Final = 64  # this few points are done faster than threads start
 
 
 class PointError(ValueError):
-    """A batch has an element that the group refuses; `index` says which. Whose fault it is, the caller knows."""
+    """A batch has an element that the group refuses. `index` says which one; the caller knows whose fault it is."""
 
     def __init__(self, index: int, fault: str) -> None:
         self.index, self.fault = index, fault
@@ -67,7 +67,7 @@ class PointError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Library:
-    """A libsodium that is loaded and ready."""
+    """A loaded and initialised libsodium."""
 
     kind: Kind
     version: tuple[int, ...]
@@ -76,7 +76,7 @@ class Library:
 
 
 def _made_ready(kind: Kind, handle: ctypes.CDLL) -> Library:
-    """Checks the version and that all functions are there; ImportError says what is wrong with this library."""
+    """Check the version and that all functions exist. An ImportError says what is wrong with this library."""
     try:
         handle.sodium_version_string.restype = ctypes.c_char_p
         text = handle.sodium_version_string().decode()
@@ -111,15 +111,15 @@ def _system() -> Library:
 
 def _packaged() -> Library:
     module = importlib.import_module("rbcl._sodium")
-    # It wrote its library to a temporary file, which it leaves; what is loaded stays loaded without it.
-    with suppress(OSError):  # removed before, or in use, as Windows sees it
+    # rbcl leaves its library behind as a temporary file. Once loaded, it is no longer needed.
+    with suppress(OSError):  # already removed, or in use on Windows
         os.remove(module.lib_path)  # noqa: PTH107  # this layer handles no paths
     return _made_ready("rbcl", module._sodium)
 
 
 @cache
 def load(kind: Kind | None = None) -> Library:
-    """libsodium: the system's, the one of `rbcl`, or whichever is there, in this order."""
+    """Load libsodium: of the given kind, or (None) the system's if it is usable, and otherwise that of `rbcl`."""
     loaders = {"system": _system, "rbcl": _packaged}
     faults = []
     for each in (kind,) if kind else ("system", "rbcl"):
@@ -143,7 +143,7 @@ def _rows(array: Rows, width: int = POINT_BYTES) -> Rows:
 
 def _scalars(scalars: Rows) -> Rows:
     if (_rows(scalars)[:, -1] >> 7).any():
-        raise ValueError("a scalar has 255 bits at most: libsodium would ignore the highest one; reduce it first")
+        raise ValueError("a scalar has at most 255 bits; libsodium would ignore the highest bit: reduce it first")
     return scalars
 
 
@@ -152,7 +152,7 @@ def _at(array: Rows) -> Any:
 
 
 def _spread(work: Callable[[slice], int], count: int, fault: str, tick: Tick | None) -> None:
-    """Work on 0..count piece by piece, on all cores; `work` returns how many of a piece it did."""
+    """Work on 0..count piece by piece, on all cores. `work` returns how many elements of a piece it finished."""
     most = cores()
     step = min(_PIECE, -(-count // most)) if count > _INLINE else _INLINE
     pieces = [slice(start, min(start + step, count)) for start in range(0, count, step)]
@@ -170,14 +170,14 @@ def _spread(work: Callable[[slice], int], count: int, fault: str, tick: Tick | N
         try:
             take(pool.map(work, pieces))
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # a list that is wrong is not worked on to its end
+            pool.shutdown(cancel_futures=True)  # do not finish a batch that has an error
             raise
 
 
 def _each(
     kernel: str, library: Library | None, tick: Tick | None, fault: str, *inputs: Rows, width: int = POINT_BYTES
 ) -> Rows:
-    """One of the loops of group.h over the rows of its inputs."""
+    """Run one of the loops of group.h over the rows of its inputs."""
     group, count = (library or load())._group, len(inputs[0])
     if any(len(each) != count for each in inputs):
         raise ValueError(f"batches of {' and '.join(str(len(each)) for each in inputs)} rows do not fit each other")
@@ -192,7 +192,7 @@ def _each(
 
 
 def multiply(points: Rows, scalars: Rows, *, tick: Tick | None = None, library: Library | None = None) -> Rows:
-    """scalars[i] * points[i]; or one scalar [32] for all. Refuses invalid points and a result that is the identity."""
+    """scalars[i] * points[i]. `scalars` may be one scalar [32] for all. Refuses invalid points and identity results."""
     if scalars.ndim == 1:
         scalars = np.broadcast_to(scalars, (len(points), len(scalars)))
     fault = "not a valid point, or the product is the identity"
@@ -205,29 +205,29 @@ def multiply_base(scalars: Rows, *, tick: Tick | None = None, library: Library |
 
 
 def add(a: Rows, b: Rows, *, tick: Tick | None = None, library: Library | None = None) -> Rows:
-    """a[i] + b[i]; the identity may go in and come out, invalid points are refused."""
+    """a[i] + b[i]. Inputs and results may be the identity. Refuses invalid points."""
     return _each("group_add", library, tick, "not a valid point", _rows(a), _rows(b))
 
 
 def from_uniform(uniform: Rows, *, tick: Tick | None = None, library: Library | None = None) -> Rows:
-    """The points that rows of 64 uniform bytes stand for (RFC 9496, section 4.3.4)."""
+    """Map rows of 64 uniform bytes to points (RFC 9496, section 4.3.4)."""
     return _each("group_from_uniform", library, tick, "refused by libsodium", _rows(uniform, UNIFORM_BYTES))
 
 
 def valid(points: Rows, *, tick: Tick | None = None, library: Library | None = None) -> NDArray[np.bool_]:
-    """Which rows are encodings of points other than the identity."""
+    """Whether each row encodes a point other than the identity."""
     return _each("group_valid", library, tick, "refused by libsodium", _rows(points), width=1)[:, 0].astype(np.bool_)
 
 
 def total(points: Rows, *, tick: Tick | None = None, library: Library | None = None) -> Rows:
-    """The sum [32] of all points, the identity for none; invalid points are refused."""
+    """The sum [32] of all points; the identity if there are none. Refuses invalid points."""
     group, points = (library or load())._group, _rows(points)
     sums: list[Rows] = []
 
     def work(piece: slice) -> int:
         part = np.empty((1, POINT_BYTES), np.uint8)
         done = int(lib.group_total(group, _at(part), _at(points[piece]), piece.stop - piece.start))
-        sums.append(part)  # in any order: it does not matter for a sum
+        sums.append(part)  # the order does not matter for a sum
         return done
 
     _spread(work, len(points), "not a valid point", tick)
@@ -251,14 +251,14 @@ def scalar_rows(values: Iterable[int]) -> Rows:
 
 
 def scalar_of(uniform: bytes) -> int:
-    """The scalar that 64 uniform bytes stand for; no value is favoured by more than 2^-259."""
+    """Reduce 64 uniform bytes to a scalar. No value is favoured by more than 2^-259."""
     if len(uniform) != UNIFORM_BYTES:
         raise ValueError(f"a scalar is reduced from {UNIFORM_BYTES} bytes, got {len(uniform)}")
     return int.from_bytes(uniform, "little") % ORDER
 
 
 def read_scalar(encoded: bytes) -> int:
-    """A scalar other than 0 from its one encoding; anything else is a ValueError."""
+    """Decode a nonzero scalar from its canonical encoding. Anything else is a ValueError."""
     value = int.from_bytes(encoded, "little")
     if len(encoded) != SCALAR_BYTES or not 0 < value < ORDER:
         raise ValueError(f"not a scalar: expected {SCALAR_BYTES} bytes, little-endian, above 0 and below the order")
@@ -266,7 +266,7 @@ def read_scalar(encoded: bytes) -> int:
 
 
 def inverses(values: Sequence[int]) -> list[int]:
-    """1 / values[i] modulo the order, for the price of one inversion and three products each (Montgomery)."""
+    """1 / values[i] modulo the order, at the price of one inversion and three products each (Montgomery's trick)."""
     zeros = [i for i, value in enumerate(values) if value % ORDER == 0]
     if zeros:
         raise PointError(zeros[0], "0 has no inverse")

@@ -1,6 +1,6 @@
-"""Key streams, noise and fill in compiled loops that use the processor's AES instructions.
+"""Key streams, noise and fill of the keyed form, in compiled loops that use the processor's AES instructions.
 
-Where there are none, `portable` does the same, to the bit, with OpenSSL. Keys never show in an error.
+Without such instructions, `secea.arithmetic.portable` computes the same with OpenSSL, to the bit. Errors show no keys.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
 ]
 
 BEST: Final[int] = lib.aes_level()
-"""The best that there is: 0 nothing (the portable twin is used), 1 AES-NI, 2 VAES on 512 bits."""
+"""The best level of this processor: 0 none (the portable version is used), 1 AES-NI, 2 VAES on 512 bits."""
 
 _level = BEST
 
 
 @contextmanager
 def use(level: int) -> Iterator[None]:
-    """For tests and measurements, in one thread: loops of a lower level than this processor has."""
+    """Use loops of a lower level than this processor has. For tests and measurements, in one thread."""
     global _level
     if not 0 <= level <= BEST:
-        raise ValueError(f"there are the levels 0 to {BEST}, got {level}")
+        raise ValueError(f"the level must be from 0 to {BEST}, got {level}")
     before, _level = _level, level
     try:
         yield
@@ -52,28 +52,28 @@ def use(level: int) -> Iterator[None]:
 
 
 def _at(array: NDArray[Any], *, write: bool = False) -> Any:
-    """Where a contiguous array begins."""
+    """A pointer to a contiguous array."""
     assert array.flags.aligned, "kernels work on aligned elements"
     kind = {"f": "double", "i": "int64_t"}.get(array.dtype.kind) or f"uint{8 * array.itemsize}_t"
     return ffi.from_buffer(f"{kind}[]", array, require_writable=write)
 
 
 def _loop(ring: Ring, name: str, *first: int) -> Callable[..., Any]:
-    """The compiled loop of that name; where it takes a level, that comes first."""
+    """The compiled loop of this name for this ring. `first` are its first arguments, such as a level."""
     if ring.dtype == np.uint64:
         return partial(getattr(lib, name + "61"), *first)
     return partial(getattr(lib, name + "32"), *first, ffi.new("uint32_t[]", ring.primes), ring.size)
 
 
 def _apart(ring: Ring, x: Residues, *, write: bool = False) -> tuple[Any, ...]:
-    """Where a vector begins and, for several primes, how far it is to the next; then from one row to the next."""
+    """A pointer to a vector and its strides: from prime to prime (if there are several), and from row to row."""
     rows = (x.strides[1] // x.itemsize,) if x.ndim > 2 else ()
     begin = x[:1, :1] if rows else x[:1]
     return _at(begin, write=write), *(() if ring.dtype == np.uint64 else (x.strides[0] // x.itemsize,)), *rows
 
 
 def _flat(x: Residues) -> Residues:
-    """Each prime's part, which is contiguous, as one row; a view."""
+    """A view with one row per prime. Each prime's part must be contiguous."""
     return np.lib.stride_tricks.as_strided(x, (x.shape[0], math.prod(x.shape[1:])), (x.strides[0], x.itemsize))
 
 
@@ -97,7 +97,7 @@ def add_streams(ring: Ring, acc: Residues, keys: Sequence[bytes], signs: Sequenc
 
 
 def stream(ring: Ring, key: bytes, lane: int, *shape: int, nonzero: bool = False) -> Residues:
-    """Uniform elements of the stream of this key and lane; with `nonzero` none is 0 modulo any prime."""
+    """Uniform elements from the stream of this key and lane. With `nonzero`, none is 0 modulo any prime."""
     portable.check_keys([key])
     portable.check_lane(lane)
     if not _level:
@@ -108,7 +108,7 @@ def stream(ring: Ring, key: bytes, lane: int, *shape: int, nonzero: bool = False
 
 
 def row_streams(ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> Residues:
-    """For each row the beginning of the stream of its own key: [P, rows, length]."""
+    """For each row, the beginning of the stream of its own key: [P, rows, length]."""
     portable.check_row_keys(keys)
     portable.check_lane(lane)
     if not _level:
@@ -119,7 +119,7 @@ def row_streams(ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> 
 
 
 def add_noise(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -> None:
-    """acc += the noise of each element, drawn from the seed: the same integer modulo every prime."""
+    """acc += noise, drawn from the seed: for each element the same integer modulo every prime."""
     portable.check_vector(ring, acc)
     portable.check_keys([seed])
     portable.check_lane(lane)
@@ -136,7 +136,7 @@ def add_noise(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -
 
 
 def weighted_sums(ring: Ring, x: Residues, weights: Residues) -> Residues:
-    """For each row the sum of weights[j] * x[row, j]: [P, rows]. Rows may lie apart."""
+    """For each row, the sum of weights[j] * x[row, j]: [P, rows]. Rows need not be contiguous."""
     portable.check_rows(ring, x, weights, (x.shape[0], x.shape[-1]))
     if not x.size:
         return ring.zeros(x.shape[1])
@@ -146,7 +146,7 @@ def weighted_sums(ring: Ring, x: Residues, weights: Residues) -> Residues:
 
 
 def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
-    """x[row] *= factors[row], in place. Rows may lie apart."""
+    """x[row] *= factors[row], in place. Rows need not be contiguous."""
     portable.check_rows(ring, x, factors, x.shape[:2])
     if x.size:
         packed = np.ascontiguousarray(factors)
@@ -157,7 +157,7 @@ def encode(
     matrix: NDArray[np.float64], entities: NDArray[np.uint64], keys: Sequence[bytes],
     f: int, s: int, w: int, used: NDArray[np.int32], step: NDArray[np.float64], cap: float,
 ) -> NDArray[np.int64]:  # fmt: skip
-    """x * 2^f, rounded, and a fill that is a keyed function of entity, column and value (see `portable.encode`)."""
+    """x * 2^f, rounded, plus a fill that is a keyed function of entity, column and value (see `portable.encode`)."""
     portable.check_fill(matrix, entities, keys, f, s, w, used, step, cap)
     if not _level:
         return portable.encode(matrix, entities, keys, f, s, w, used, step, cap)

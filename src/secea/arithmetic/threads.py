@@ -1,4 +1,4 @@
-"""How many cores a computation may use: all of them, unless others like it run side by side."""
+"""How many cores a computation may use: all of them, unless similar computations run in parallel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _place: Final = threading.local()
 
 
 def stay_in_this_thread() -> None:
-    """From now on the calling thread works alone: others like it keep the cores busy."""
+    """From now on the calling thread uses a single core, since other threads like it keep the rest busy."""
     _place.alone = True
 
 

@@ -2,7 +2,7 @@
 
 A `Claim` is a sentence about what an adversary cannot learn, and a check of it. The check runs the parties themselves
 and raises an `Objection` where the claim does not hold. A `Mutant` is a form with one protection taken away: the claims
-that name it must object. A federation that breaks off is no objection.
+that name it must object. A federation that stops early is not an objection.
 
 Claims are functions under `@claim`; `registry` gathers them. A check gets a `Subject`: the product, or a mutant.
 """
@@ -30,12 +30,12 @@ SMALL_KEYS: Final[Mapping[str, Any]] = {"key_bits": 256, "insecure_small_keys": 
 
 
 class Objection(Exception):
-    """A claim does not hold; says in which case."""
+    """A claim does not hold. The text says in which case."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A form, and what else its parties are made of: as they are installed, or with a protection taken away."""
+    """What the audit checks: a form and its parties, as they are installed or with a protection taken away."""
 
     form: Form
     session: type[Session] = WatchedSession
@@ -57,7 +57,7 @@ class Mutant:
     missing: str
     """What is taken away, in a sentence."""
     subjects: Mapping[str, Subject] = field(repr=False)
-    """By the name of the form."""
+    """The subject for each form, by the form's name."""
 
 
 Check = Callable[[Subject], int]

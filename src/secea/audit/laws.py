@@ -1,8 +1,9 @@
-"""The exact law of what a party sees, from what real parties send under fresh randomness.
+"""Find the exact distribution of what a party sees, from what real parties send under fresh randomness.
 
-A view that is affine in uniform elements of the field is uniform on a coset: an offset and a span. Draws of it span
-that coset, but for a chance of about 2^-60 for each dimension: a few draws more than there are dimensions show it. Two
-worlds look the same exactly where their cosets are the same. (That elements are uniform is for statistics.)
+The audit's privacy claims use it to show that two worlds look the same to an adversary. A view that is affine in
+uniform field elements is uniform on a coset: an offset plus a linear span. A few more random draws than the coset has
+dimensions reveal all of it, except with a probability of about 2^-60 per dimension. Two worlds look the same exactly if
+their cosets are equal. (That the elements are uniform is checked elsewhere, with statistics: `secea.audit.tails`.)
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ SPARE: Final = 4
 
 @dataclass
 class Coset:
-    """The smallest coset with all the views that were added."""
+    """The smallest coset that contains all views added so far."""
 
     offset: NDArray[np.object_]
     rows: dict[int, NDArray[np.object_]] = field(default_factory=dict)
-    """Of its span, each with its first place that is not 0."""
+    """A basis of the span. Each row is stored under the index of its first nonzero entry."""
 
     def _rest(self, vector: NDArray[np.object_]) -> NDArray[np.object_]:
         left: NDArray[np.object_] = vector % M61
@@ -39,7 +40,7 @@ class Coset:
         return left
 
     def add(self, view: View) -> bool:
-        """Whether the view was not in the coset yet."""
+        """Add a view. Returns whether it was new, that is, not in the coset yet."""
         left = self._rest(view.astype(object) - self.offset)
         found = np.flatnonzero(left)
         if not found.size:
@@ -52,14 +53,14 @@ class Coset:
         return not self._rest(vector - self.offset).any()
 
     def same(self, other: Coset) -> bool:
-        """Whether two views have one law."""
+        """Whether both cosets are the same."""
         if len(self.rows) != len(other.rows) or self.offset.shape != other.offset.shape:
             return False
         return other.offset in self and all(other.offset + row in self for row in other.rows.values())
 
 
 def coset_of(views: Sequence[View]) -> Coset:
-    """The law of which these are draws; an `Objection` where they are too few to know it."""
+    """The coset from which these views were drawn. An `Objection` if they are too few to determine it."""
     made = Coset(views[0].astype(object))
     grew = [made.add(view) for view in views[1:]]
     if any(grew[-(SPARE - 1) :]):
@@ -68,7 +69,7 @@ def coset_of(views: Sequence[View]) -> Coset:
 
 
 def coset(draw: Callable[[], View]) -> Coset:
-    """Draw until nothing new comes."""
+    """The coset of a random view. It draws until `SPARE` draws in a row add nothing new."""
     made, known = Coset(draw().astype(object)), 0
     while known < SPARE:
         known = 0 if made.add(draw()) else known + 1
@@ -76,7 +77,7 @@ def coset(draw: Callable[[], View]) -> Coset:
 
 
 def same(laws: Sequence[Coset], case: str) -> int:
-    """How many laws were compared; an objection where they are not all one."""
+    """Check that all cosets are the same, and return how many were compared. An `Objection` if they differ."""
     if not all(laws[0].same(other) for other in laws[1:]):
         raise Objection(f"{case}: the view is not the same in {len(laws)} worlds with the same inputs and outputs")
     return len(laws)

@@ -32,7 +32,7 @@ def chosen(names: Sequence[str], mutant: str | None) -> tuple[list[Claim], Mutan
 def run(claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str], thorough: bool, as_json: bool) -> bool:
     """Check the claims, show what was found, and say whether nothing speaks against them.
 
-    On a mutant only an objection does; on the product a federation that breaks off does, too.
+    On a mutant only an objection does. On the product, a federation that stops early does too.
     """
     known = product() if mutant is None else mutant.subjects
     subjects = {form: replace(known[form], thorough=thorough) for form in FORMS if form in forms and form in known}
@@ -100,7 +100,7 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
         console.print()
     for each in findings:
         if not each.ok:
-            said = each.objection or f"broke off before anything was found: {each.broke_off}"
+            said = each.objection or f"stopped early, before anything was found: {each.broke_off}"
             console.print(
                 f"{each.name} ({each.form}): {said}", markup=False, style="yellow" if each.broke_off else "red"
             )
@@ -110,7 +110,7 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
 def _summary(findings: Sequence[Finding], mutant: Mutant | None) -> str:
     objections = sum(bool(each.objection) for each in findings)
     broken = sum(bool(each.broke_off) for each in findings)
-    unchecked = f" {broken} of {len(findings)} could not be checked: the federation broke off." if broken else ""
+    unchecked = f" {broken} of {len(findings)} could not be checked: the federation stopped early." if broken else ""
     if mutant is None:
         if objections:
             return f"{objections} of {len(findings)} claims do not hold.{unchecked}"

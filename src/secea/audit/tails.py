@@ -1,8 +1,9 @@
-"""Statistics for checks that must not raise a false alarm: tails are bounds or series, no tables.
+"""Statistical tests for the audit's claims and attacks. They must practically never raise a false alarm.
 
-FALSE_ALARM is the budget of one test. Attacks and statistics together make fewer than 1,000 tests, so the budget of all
-is 1e-11. Bounds keep it exactly. The law of chi-square is an approximation: with at least 180 samples expected in a
-part, a tail of 1e-14 is right to within a factor of about 100, and the audit as a whole stays below 1e-9.
+Tail probabilities are computed from bounds or series, without tables. FALSE_ALARM is the allowed probability of a false
+alarm in one test. Attacks and statistics together make fewer than 1,000 tests, so all of them together may reach 1e-11.
+Tests based on bounds keep to it exactly. The chi-square distribution is an approximation: with at least 180 expected
+samples per part, a tail of 1e-14 is right to within a factor of about 100. The audit as a whole stays below 1e-9.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FALSE_ALARM: Final = 1e-14
 
 
 def binomial_tail(hits: int, trials: int, chance: float) -> float:
-    """An upper bound on the probability of so many hits or more (Chernoff): exp(-trials * KL(hits/trials, chance))."""
+    """An upper bound on the probability of at least `hits` hits (Chernoff): exp(-trials * KL(hits/trials, chance))."""
     rate = hits / trials
     if rate <= chance:
         return 1.0
@@ -51,17 +52,20 @@ def chi_square_tail(statistic: float, freedom: int) -> float:
 
 
 def kolmogorov_tail(distance: float, samples: int) -> float:
-    """An upper bound on the probability that an empirical law is so far from its own (Dvoretzky, Kiefer, Wolfowitz)."""
+    """An upper bound on the probability of this distance or more between a sample and its true distribution.
+
+    The bound is that of Dvoretzky, Kiefer and Wolfowitz.
+    """
     return min(1.0, 2 * math.exp(-2 * samples * distance**2))
 
 
 PARTS: Final = 16
 LEAST: Final = 4000
-"""Samples of a test, so that a part is expected 250 times and chi-square's law is near."""
+"""Samples that a test needs. Then each part is expected 250 times, and chi-square is a good approximation."""
 
 
 def uniform(what: str, ring: Ring, x: Residues) -> int:
-    """Object where elements [P, ...] do not look uniform, prime by prime; gives the number of tests."""
+    """Object if elements [P, ...] do not look uniform modulo each prime. Returns the number of tests."""
     for p, row in zip(ring.primes, x.reshape(ring.size, -1), strict=True):
         assert row.size >= LEAST, f"{what}: {row.size} samples are too few"
         wide = row.astype(np.uint64) // np.uint64(-(-p // PARTS))
@@ -74,7 +78,7 @@ def uniform(what: str, ring: Ring, x: Residues) -> int:
 
 
 def kolmogorov(what: str, samples: NDArray[np.float64]) -> None:
-    """Object where samples in [0, 1) do not look uniform (Kolmogorov and Smirnov)."""
+    """Object if samples in [0, 1) do not look uniform (Kolmogorov and Smirnov)."""
     ordered = np.sort(samples)
     steps = np.arange(ordered.size + 1) / ordered.size
     distance = float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
@@ -83,6 +87,6 @@ def kolmogorov(what: str, samples: NDArray[np.float64]) -> None:
 
 
 def judge(what: str, hits: int, trials: int, chance: float) -> None:
-    """Object where so many guesses are right that chance does not explain it."""
+    """Object if more guesses are right than chance explains."""
     if binomial_tail(hits, trials, chance) < FALSE_ALARM:
-        raise Objection(f"{what}: {hits / trials:.0%} of {trials} guesses are right; {chance:.0%} are chance")
+        raise Objection(f"{what}: {hits / trials:.0%} of {trials} guesses are right; chance explains {chance:.0%}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Step(Protocol):
-    """Called as a step begins, or as it goes on: with a name, and the steps that this is."""
+    """Called when a step begins and while it runs: with a name, and the number of steps this counts for."""
 
     def __call__(self, name: str, steps: int = 1) -> None:
         """Show it."""

@@ -1,8 +1,9 @@
-"""How long a federation would take: small ones are run for real, and their times are extended to its size.
+"""Estimate how long a federation would take, for `secea plan`: run small ones for real, and extrapolate their times.
 
-At a fixed number of clients, bytes and multiplications grow in a straight line with the entities, and so does the time.
-Two sizes give the line. For more clients than can be tried out at once, the line is that of fewer, over bytes plus
-multiplications, and what does not depend on the entities grows with the number of pairs: a rough guess.
+For a fixed number of clients, bytes and multiplications are linear in the number of entities, and so is the time. Two
+trials of different sizes give the line. If there are too many clients to try out, the trials use fewer. Their line,
+over bytes plus multiplications, is then extended to all clients, and the part that does not depend on the entities
+grows with the number of pairs. That is a rough guess.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ from secea.table import Table
 PHASES: Final = ("setup", "round")
 PARTIES: Final = ("client", "server")
 KEYS: Final = "keys"
-"""The stage in which keys are made: its time is luck, and does not depend on sizes."""
+"""The stage in which keys are made. Its time is random and does not depend on sizes."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One phase of a federation that was run: what it cost."""
+    """What one phase of a trial federation cost."""
 
     work: int
-    """What the form says that time grows with."""
+    """The quantity that time grows with, according to the form."""
     entities: int
     seconds: Mapping[str, float]
-    """CPU time by party: a client (the mean of all), the server."""
+    """CPU time by party: "client" (the mean over all clients) and "server"."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the trials say about other federations: a smaller and a larger one for each phase."""
+    """What the trials say about federations of other sizes: for each phase a smaller and a larger trial."""
 
     clients: int
     form: Form
     trials: Mapping[str, tuple[Trial, Trial]]
     keys: float
-    """Seconds in which a client makes its keys."""
+    """Seconds that a client takes to make its keys."""
 
     def seconds(self, params: Params, cost: Plan) -> dict[str, dict[str, float]]:
-        """CPU seconds by phase, of one client and of the server."""
+        """Estimated CPU seconds of one client and of the server, by phase."""
         found: dict[str, dict[str, float]] = {phase: {} for phase in PHASES}
         more = params.N / self.clients
         for phase, (small, large) in self.trials.items():
@@ -64,7 +65,7 @@ class Rates:
 
 
 def measured(params: Params, entities: int, form: Form) -> Rates:
-    """Run small federations like this one. `params` has its bounds."""
+    """Run small federations like this one. The bounds in `params` must be set."""
     assert params.max_entities is not None
     few, smallest, names = form.trial(params)
     share = params.max_entities / entities
@@ -81,7 +82,10 @@ def _bounded(params: Params, entities: int, share: float) -> Params:
 
 
 def _run(params: Params, entities: int, share: float, form: Form, *, rounds: int) -> tuple[Trial, Trial, float]:
-    """Set-up, a round, and seconds of one key, with made-up embeddings. The first of several rounds does not count."""
+    """Costs of the set-up and of a round, and the seconds for one key, with made-up embeddings.
+
+    If there are several rounds, the first one does not count.
+    """
     params = _bounded(params, entities, share)
     tables = list(_tables(params, entities))
     with warnings.catch_warnings():
@@ -91,7 +95,7 @@ def _run(params: Params, entities: int, share: float, form: Form, *, rounds: int
     before = _spent(fed, "online")
     for number in range(rounds):
         fed.round(tables)
-        if number == 0 and rounds > 1:  # it pays for memory
+        if number == 0 and rounds > 1:  # the first round also pays for allocating memory
             before = _spent(fed, "online")
     counted = max(1, rounds - 1)
     cost = plan(params, entities=entities, form=form)
@@ -111,7 +115,7 @@ def _tables(params: Params, entities: int) -> Iterator[Table]:
 
 
 def _spent(fed: Federation, phase: str) -> dict[str, float]:
-    """CPU seconds of a client and of the server, without the making of keys."""
+    """CPU seconds of a client and of the server, without the time for making keys."""
     costs = [fed.timing[n][phase] for n in range(fed.params.N)]
     clients = [cost.seconds - cost.stages.get(KEYS, 0.0) for cost in costs]
     return {"client": sum(clients) / len(clients), "server": fed.timing["server"][phase].seconds}

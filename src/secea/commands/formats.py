@@ -27,12 +27,12 @@ Writer: TypeAlias = Callable[[Floats], bytes]
 
 @dataclass(frozen=True)
 class Source:
-    """A table that was read: where from, where its rows stand, and how to write the like."""
+    """A table that was read: its file, the place of each row, and how to write a file like it."""
 
     path: Path
     table: Table
     rows: Sequence[str] = field(repr=False)
-    """Where each row stands: "line 7"."""
+    """The place of each row, such as "line 7"."""
     write: Writer = field(repr=False)
 
     def where(self, row: int) -> str:
@@ -84,7 +84,7 @@ def _source(path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str
         if not name:
             raise DataError(f"{path}, {rows[row]}: the name is empty")
         if first.setdefault(name, row) != row:
-            raise DataError(f"{path}, {rows[row]}: the entity {name!r} stands in {rows[first[name]]}, too; keep one")
+            raise DataError(f"{path}, {rows[row]}: the entity {name!r} is in {rows[first[name]]} too; keep one")
     infinite = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if infinite.size:
         row = int(infinite[0])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FAR: Final = {"clients": 50, "entities": 10_000_000}
 """A size that no single machine holds."""
 FLOAT_BYTES: Final = 4
-"""Of a float32."""
+"""The bytes of a float32."""
 
 
 @click.command(short_help="Say what a federation would cost.")
@@ -147,13 +147,13 @@ def _memory(params: Params, form: Form) -> dict[str, int]:
 
 
 BASE_BYTES: Final = 60_000_000
-"""Of Python, numpy and this package."""
+"""The memory of Python, numpy and this package."""
 
 
 def _choices(params: Params, form: Form) -> Iterator[Params]:
     """Other values of T and of drop-outs around the chosen ones."""
     for dropouts in sorted({0, 1, params.dropouts}):
-        with suppress(ParamsError):  # so many are too many for so few clients
+        with suppress(ParamsError):  # skip values that are too large for so few clients
             most = form.checked(replace(params, collusion=None, dropouts=dropouts)).T
             own = {params.T} if dropouts == params.dropouts else {min(params.T, most)}
             for collusion in sorted({1, most} | own):

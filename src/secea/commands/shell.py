@@ -61,7 +61,7 @@ form_option = click.option(
 
 def exit_code(error: SecEAError) -> int:
     """Who has to do something about it."""
-    refused = error.__context__  # what the system said, where the error tells it in words
+    refused = error.__context__  # the system's own error, if ours describes one
     if isinstance(error, MissingExtra) or (isinstance(refused, OSError) and refused.errno in (*FULL, *FORBIDDEN)):
         return UNABLE
     return UNUSABLE if isinstance(error, ParamsError | TableError | SnapshotError | DataError) else FAILED
@@ -151,6 +151,6 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def working(what: str) -> AbstractContextManager[object]:
-    """A word on a terminal while something goes on, and nothing elsewhere."""
+    """A note on a terminal while something runs, and nothing elsewhere."""
     there = console(stderr=True)
     return there.status(what) if there.is_terminal else nullcontext()

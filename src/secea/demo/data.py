@@ -1,7 +1,8 @@
-"""What the demo runs on: a real graph, dealt out to organisations, and embeddings that each makes of its own part.
+"""The data of `secea demo`: a real graph, split between organisations. Each makes embeddings from its own part.
 
-An entity's embedding is the sum of one fixed random vector for each (relation, neighbour) that its organisation knows.
-Nothing is trained, so it is quick; and the mean over all owners points where the embedding of all data points.
+An entity's embedding is a sum with one fixed random vector for each (relation, neighbour) that its organisation knows.
+Nothing is trained, so it is quick. Still, the mean over all owners points in the direction of the embedding that all
+data together would give.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Tables: TypeAlias = list[dict[str, NDArray[np.float32]]]
 SHARE: Final = 0.4
 CORE: Final = 0.15
 ALONE, NOBODY = 0.1, 0.15
-"""An organisation knows a random share of the entities, a core that all know, and some that nobody else knows. Some are
-known to nobody: whoever guesses names guesses these, too."""
+"""An organisation knows a random share of the entities, a core that all know, and some that nobody else knows. Some
+entities are known to nobody: an attacker who guesses names will guess these too."""
 
 BORDERS: Final = """
 Alabama: Florida, Georgia, Mississippi, Tennessee
@@ -74,22 +75,22 @@ Virginia: West Virginia
 
 @dataclass(frozen=True)
 class World:
-    """A data set that was dealt out."""
+    """A data set, split between organisations."""
 
     name: str
     about: str
     tables: Tables
-    """One for each organisation: what it brings. The first has the most that nobody else has."""
+    """One table for each organisation. The first organisation has the most entities that nobody else has."""
     names: tuple[str, ...]
-    """All entities of the data set, whether an organisation has them or not: what one could guess."""
+    """All entities of the data set, including those that no organisation has: the names an attacker could guess."""
     whole: dict[str, NDArray[np.float64]]
-    """The embeddings of whoever had all data in one place."""
+    """The embeddings that all data in one place would give."""
 
 
 def world(source: str | None, *, clients: int, dim: int, seed: int) -> World:
-    """The graph of this name (None: the largest that is there), dealt out at random."""
+    """The graph of this name (None: the largest available), split at random."""
     name, about, triples = _graph(source)
-    rng = np.random.Generator(np.random.PCG64([seed, 0xDE40]))  # who knows what: no secret of the protocol
+    rng = np.random.Generator(np.random.PCG64([seed, 0xDE40]))  # decides who knows what; not a secret of the protocol
     entities = sorted({end for h, _, t in triples for end in (h, t)})
     parts = _dealt(triples, entities, clients, rng)
     if not all(parts):
@@ -119,7 +120,7 @@ def _listed() -> Iterator[tuple[str, list[str]]]:
 
 
 def _umls() -> Iterator[Triple]:
-    """As it comes with pykeen, which is not imported."""
+    """The UMLS triples from the installed pykeen package, which is not imported."""
     from secea.learn.data import read
 
     found = read("kg", ["umls"])
@@ -130,7 +131,7 @@ def _umls() -> Iterator[Triple]:
 def _dealt(
     triples: Sequence[Triple], entities: Sequence[str], clients: int, rng: np.random.Generator
 ) -> list[list[Triple]]:
-    """Each triple to one organisation that knows both ends; those that nobody knows are left out."""
+    """Give each triple to one organisation that knows both ends. Triples that nobody knows are left out."""
     kind, alone = rng.random(len(entities)), rng.integers(clients, size=len(entities))
     knows = (rng.random((clients, len(entities))) < SHARE) | (kind < CORE)
     knows[:, kind > 1 - ALONE - NOBODY] = False
@@ -153,6 +154,6 @@ def _embedded(triples: Sequence[Triple], dim: int) -> dict[str, NDArray[np.float
 
 
 def _direction(known: str, dim: int) -> NDArray[np.float64]:
-    """The random vector that stands for one neighbour; the same for everybody."""
+    """The random vector for one (relation, neighbour); the same for everybody."""
     seed = int.from_bytes(hashlib.blake2b(known.encode(), digest_size=8).digest(), "little")
     return np.random.Generator(np.random.PCG64(seed)).normal(size=dim) / 2

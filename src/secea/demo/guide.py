@@ -31,7 +31,7 @@ MOST_CLIENTS, MOST_NUMBERS = 12, 1024
 
 
 class Progress(Protocol):
-    """Called as something goes on: with what it is, and how far."""
+    """Called during a long step: with what it is, and how far it is."""
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show it."""
@@ -97,7 +97,7 @@ def made_up(
     seed: int | None,
     progress: Progress = unseen,
 ) -> dict[str, Any]:
-    """A federation with random embeddings, of any size: means and costs alone."""
+    """A federation with random embeddings, of any size. It shows only means and costs."""
     fed = Federation(Params(clients=clients, collusion=collusion, dim=dim))
     seed = secrets.randbelow(2**32) if seed is None else seed
     rng = np.random.Generator(np.random.PCG64(seed))  # made-up data, no secrets

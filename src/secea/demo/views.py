@@ -1,7 +1,7 @@
-"""What the server and other clients make of everything that they have, put together; and what they do not.
+"""For `secea demo`: what the server and some clients can and cannot find out if they pool all that they know.
 
-The federation is a real one with a server that keeps what it opens. `Pool` holds what that server and some clients
-know, and nothing else. What is true comes from the tables, to see how right the pool is.
+The federation is a real one, with a server that keeps everything it opens. `Pool` holds what that server and some
+clients know, and nothing else. `Truth` is computed from everybody's tables and secrets, to check the pool's findings.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from secea.testing import Parties
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 WIDTH: Final = 16
-"""Hexadecimal digits that are shown."""
+"""The number of hexadecimal digits that are shown."""
 CLOSE: Final = 1e-3
-"""So near to the true row an attacker has read it."""
+"""A guess that is this close to the true row counts as reading it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What client 0 has in one step, what of it reaches the server, and what the pool makes of that."""
+    """One step of the protocol: what client 0 has, what of it reaches the server, and what the pool makes of that."""
 
     entity: str
     step: str
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Attack:
-    """What a pool tries, how often it succeeds, and how often if it is given one secret more."""
+    """An attack by a pool: what it tries, how often it succeeds, and how often it would with one more secret."""
 
     who: str
     tries: str
@@ -57,7 +57,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Admitted:
-    """Something that the pool does see, and the truth."""
+    """Something that the pool is admitted to see, and the truth to compare it with."""
 
     what: str
     seen: Any
@@ -65,7 +65,7 @@ class Admitted:
 
 
 def run(tables: Tables, params: Params, form: Overheard, progress: Progress | None = None) -> Pool:
-    """Set-up and one round, as the server and the last T clients have it."""
+    """Run the set-up and one round. Returns what the server and the last T clients know afterwards."""
     parties = Parties.of(tables, form, dim=params.dim, collusion=params.collusion)
     if progress is not None:
         _watch(parties, progress)
@@ -77,7 +77,7 @@ def run(tables: Tables, params: Params, form: Overheard, progress: Progress | No
 
 
 def _watch(parties: Parties, progress: Progress) -> None:
-    """Tell how far the PRF of all names is."""
+    """Report the progress of the PRF of all names."""
     params, done = parties.session.params, 0
     total = parties.session.form.ticks(params, sum(len(each.part.next_names) for each in parties.clients.values()))
 
@@ -91,37 +91,37 @@ def _watch(parties: Parties, progress: Progress) -> None:
 
 
 class Pool(Coalition):
-    """The server and some clients. All that they know together is here."""
+    """The server and some clients, with everything that they know together."""
 
     @property
     def who(self) -> str:
-        """In words."""
+        """The members of the pool, for a sentence."""
         return "the server and " + _clients(self.inside)
 
     @property
     def short(self) -> str:
-        """For a column."""
+        """The members of the pool, for a table's column."""
         return "server, " + _clients(self.inside)
 
     def smaller(self, inside: Iterable[int]) -> Pool:
-        """Fewer of these clients, with the same server and the same rounds."""
+        """A pool with fewer of these clients, and the same server and rounds."""
         pool = Pool(self.parties, tuple(inside))
         pool.rounds = [replace(each, unions={n: each.unions[n] for n in pool.inside}) for each in self.rounds]
         return pool
 
     @property
     def foreign(self) -> list[int]:
-        """The slots that none of them has and somebody else has."""
+        """The slots that somebody outside the pool owns, and nobody inside."""
         counts = self.honest_counts()
         return [i for i in range(counts.size) if counts[i] and i not in self.own_slots]
 
     def hidden(self) -> tuple[list[int], Residues]:
-        """Those slots, and their rows without masks and blinding: what is left is the key of each row."""
+        """The foreign slots, and their rows without masks and blinding. Only each row's own key still hides them."""
         slots = self.foreign
         return slots, np.ascontiguousarray(self.honest_rows(self.rounds[-1])[1][:, slots])
 
     def readings(self, keys: NDArray[np.uint8] | None = None) -> dict[int, Floats]:
-        """For each of those slots all rows that they can read into it: one for each key that they have or make up."""
+        """For each foreign slot, all rows that the pool could read there: one for each key that it has or is given."""
         heard, n = self.rounds[-1], self.numbers
         counts, y = self.honest_rows(heard)
         found = {}
@@ -136,7 +136,7 @@ class Pool(Coalition):
         return found
 
     def counts_of(self, client: int, pairs: Mapping[int, bytes] | None = None) -> Counts | None:
-        """Which slots one client owns, if its upload opens with the masks that they know; `pairs` are some more."""
+        """The slots that one client owns, if the masks that the pool knows open its upload. `pairs` adds more masks."""
         heard, ring = self.rounds[-1], self.numbers.ring
         rows, L = self.stripped(heard)[client], heard.unions[self.inside[0]].L
         for v, key in (pairs or {}).items():
@@ -146,7 +146,7 @@ class Pool(Coalition):
 
 @dataclass(frozen=True)
 class Truth:
-    """What is so, from everybody's secrets."""
+    """The truth, from everybody's secrets."""
 
     tables: Tables
     parts: Mapping[int, KeyedClient]
@@ -155,7 +155,7 @@ class Truth:
 
     @classmethod
     def of(cls, pool: Pool, tables: Tables) -> Truth:
-        """Of a federation after a round."""
+        """The truth about a federation after a round."""
         slot: dict[str, int] = {}
         parts = {n: _keyed(client.part) for n, client in pool.parties.clients.items()}
         for part in parts.values():
@@ -164,7 +164,7 @@ class Truth:
         return cls(tables, parts, slot, pool.rounds[-1].at)
 
     def union(self, n: int) -> Union:
-        """What client n keeps to itself."""
+        """Client n's secret view of the union."""
         found = self.parts[n].union
         assert found is not None
         return found
@@ -191,20 +191,20 @@ def _clients(numbers: Sequence[int]) -> str:
 
 
 def private_and_shared(pool: Pool, truth: Truth) -> tuple[str | None, str | None]:
-    """An entity of client 0 that nobody of the pool has, and one that somebody of it has; where there are such."""
+    """An entity of client 0 that nobody in the pool has, and one that somebody in it has. None if there is none."""
     own, theirs = set(truth.tables[0]), {name for n in pool.inside for name in truth.tables[n]}
     return min(own - theirs, default=None), min(own & theirs, default=None)
 
 
 def steps(pool: Pool, truth: Truth, guessed: Sequence[str]) -> list[Step]:
-    """One entity of each kind, in the order in which things happen."""
+    """The steps of one private and one shared entity, in the order in which they happen."""
     private, shared = private_and_shared(pool, truth)
     found: list[Step] = []
     if private is not None:
         tried = [name for name in guessed if all(name not in truth.tables[n] for n in pool.inside)]
         hits = pool.guess_names(tried)
         seen = "its name" if private in hits else f"{len(hits)} of {len(tried)} guessed names fit"
-        point = _hex(pool.server.lists[0][0])  # one of its list: they are in random order
+        point = _hex(pool.server.lists[0][0])  # any one of its list, which is in random order
         found += [Step(private, "list", repr(private), point, seen), _tabled(pool, truth, private)]
     for name in (private, shared):
         if name is not None:
@@ -213,7 +213,7 @@ def steps(pool: Pool, truth: Truth, guessed: Sequence[str]) -> list[Step]:
 
 
 def _tabled(pool: Pool, truth: Truth, name: str) -> Step:
-    """A cell of the lookup table under its masks. They have its tag, as everybody has, and names of their own tags."""
+    """A cell of the lookup table, under its masks. The pool knows all tags, as everybody does, and its own names."""
     slot = truth.slot[name]
     tag, size = pool.server.tags[slot], pool.server.tags.size
     geometry = pool.form.geometry(pool.params, replace(truth.at, context=truth.union(0).context))
@@ -240,7 +240,7 @@ def _uploaded(pool: Pool, truth: Truth, name: str) -> list[Step]:
 
 
 def _mean_of(pool: Pool, truth: Truth, name: str) -> str:
-    """The mean, if a client of the pool has it."""
+    """The mean, if a client in the pool has it."""
     for n in pool.inside:
         result = truth.parts[n].result
         if result is not None and name in result.names:
@@ -261,7 +261,7 @@ def _numbers(values: NDArray[Any]) -> str:
 
 
 def compared(pool: Pool, seed: bytes) -> dict[str, Any] | None:
-    """The rows that stay hidden, beside fresh random ones: some bytes of each, and the share of ones in all bits."""
+    """The hidden rows next to fresh random ones: some bytes of each, and the share of one bits."""
     ring, (slots, rows) = pool.numbers.ring, pool.hidden()
     if not slots:
         return None
@@ -278,7 +278,7 @@ def compared(pool: Pool, seed: bytes) -> dict[str, Any] | None:
 
 
 def attacks(pool: Pool, truth: Truth, guessed: Sequence[str]) -> list[Attack]:
-    """Everything is tried twice: with what they have, and with one secret more, which shows that the attack is one."""
+    """Run each attack twice: with what the pool knows, and with one more secret, which shows that the attack works."""
     found = [_names(pool, truth, guessed), _rows(pool, truth)]
     N = pool.params.clients
     if inside := pool.inside[-min(len(pool.inside), N - 2) :] if N > 2 else ():
@@ -311,7 +311,7 @@ def _rows(pool: Pool, truth: Truth) -> Attack:
 
 
 def rows_read(pool: Pool, truth: Truth, readings: Mapping[int, Floats]) -> dict[int, Floats]:
-    """Those slots for which one of the readings is right: the truth counts them, and does not help to find them."""
+    """The slots for which one of the readings is right. The truth only counts them; it does not help to find them."""
     name, found = {slot: name for name, slot in truth.slot.items()}, {}
     for slot, rows in readings.items():
         wrong = np.abs(rows - truth.total(name[slot], pool.honest)).max(axis=1)
@@ -325,7 +325,7 @@ def _owned(pool: Pool) -> str:
 
 
 def _owners(pool: Pool, truth: Truth) -> Attack:
-    """Of slots that some of the others have, and some have not: whether client 0 has them."""
+    """An attack on ownership: tell which slots client 0 has, among those that only some of the honest clients have."""
     counts = pool.honest_counts()
     doubtful = (counts > 0) & (counts < len(pool.honest))
     pairs = {v: truth.union(v).pairs[0] for v in pool.honest if v}
@@ -342,7 +342,7 @@ def _owners(pool: Pool, truth: Truth) -> Attack:
 
 
 def admitted(pool: Pool, truth: Truth) -> list[Admitted]:
-    """What section K8 of the specification admits, as they see it, beside the truth."""
+    """What section K8 of the specification admits, as the pool sees it, next to the truth."""
     honest, tables = pool.honest, truth.tables
     theirs = {name for n in pool.inside for name in tables[n]}
     common = {name for n in honest for name in tables[n]} & theirs
@@ -375,7 +375,7 @@ def admitted(pool: Pool, truth: Truth) -> list[Admitted]:
 
 
 def means_of(pool: Pool, n: int) -> dict[str, Floats]:
-    """What a client reads."""
+    """The means that client n reads."""
     part = _keyed(pool.parties.clients[n].part)
     assert part.result is not None
     return dict(zip(map(str, part.result.names), part.result.means, strict=True))

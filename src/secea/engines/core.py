@@ -1,9 +1,11 @@
-"""The core of a client in a process of its own, so that its end is the failure of that site alone.
+"""Run a site's client in a process of its own, the *core*, so that a crash is a failure of only that site.
 
-A `Core` is held by the process that an engine runs at a site. It starts the core when an order comes and none runs,
-passes bytes through unchanged, and kills a core that hangs. A new core goes on from the saved state; what lives in
-memory alone, mask keys and noise seeds, is gone with the old one. For an engine that starts a new process for each
-order there is `secea.engines.lasting`.
+The process that an engine runs at a site holds a `Core`. It starts the core process when an order comes and none is
+running, passes orders and replies through unchanged, and kills a core that hangs. A new core continues from the saved
+state. Mask keys and noise seeds exist only in memory, so they are lost with the old core.
+
+NVFlare (`secea.engines.nvflare`) uses this module. Flower starts a new process for each order, and therefore uses
+`secea.engines.lasting`, where the core outlives its callers.
 """
 
 from __future__ import annotations
@@ -46,21 +48,21 @@ class CoreError(SecEAError):
 
 
 def allowed(timeout: float) -> float:
-    """The seconds that an order is given: at most `MOST_SECONDS`; a `CoreError` if it was to have no time at all."""
-    if not timeout > 0:  # nor is "not a number"
+    """The seconds that an order is given: at most `MOST_SECONDS`. A `CoreError` if `timeout` is not positive."""
+    if not timeout > 0:  # this also catches NaN
         raise CoreError(f"an order cannot be done in {timeout} s: its time must be a positive number of seconds")
     return min(timeout, MOST_SECONDS)
 
 
 class Mark(IntEnum):
-    """What a core says of an order."""
+    """What a core reports about an order."""
 
     TAKEN = 1
-    """It is there, and waits for its turn."""
+    """The order has arrived and waits for its turn."""
     BEGUN = 2
-    """It is being done."""
+    """The core is working on it."""
     FAILED = 3
-    """It was not done, and the core ends; why follows."""
+    """It was not done, and the core ends. The reason follows."""
     DONE = 4
     """The reply follows."""
 
@@ -84,26 +86,26 @@ def _exactly(channel: socket.socket, size: int) -> bytearray:
 
 
 def say(channel: socket.socket, mark: Mark, data: Buffer = b"") -> None:
-    """A core says something of an order."""
+    """Report on an order, from inside the core."""
     _send(channel, _REPLY.pack(mark, len(data)), data)
 
 
 def hear(channel: socket.socket) -> tuple[Mark, bytearray]:
-    """The next that a core says."""
+    """The next report from a core."""
     mark, size = _REPLY.unpack(_exactly(channel, _REPLY.size))
     return Mark(mark), _exactly(channel, size)
 
 
 class Call:
-    """An order on its way, seen by whoever gives it."""
+    """An order in progress, as seen by the caller who gave it."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self.mark: Mark | None = None
-        """How far it came."""
+        """How far the order has come."""
 
     def reply(self, order: Buffer, timeout: float) -> bytearray:
-        """What comes back; a `CoreError` if the core could not do it, an `OSError` if the core is no more."""
+        """The reply to an order. A `CoreError` if the core could not do it, an `OSError` if the core has ended."""
         _send(self._channel, _ORDER.pack(timeout, len(order)), order)
         while True:
             self.mark, data = hear(self._channel)
@@ -115,7 +117,7 @@ class Call:
 
 @contextmanager
 def limit(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event]:
-    """If it lasts longer, `act` is called; the event tells whether it was."""
+    """Call `act` if the block runs longer than `seconds`. The event is set if it did."""
     expired = threading.Event()
 
     def expire() -> None:
@@ -132,7 +134,7 @@ def limit(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event
 
 
 def how_it_ended(code: int | None, hung: float) -> str:
-    """In words: with this exit code, if somebody knows it; or killed, after so many seconds."""
+    """A sentence on how a core ended: killed after `hung` seconds (0: it did not hang), or with this exit code."""
     if hung:
         return f"its core did not reply within {hung:.1f} s, and was killed"
     if code is None:
@@ -144,7 +146,7 @@ def how_it_ended(code: int | None, hung: float) -> str:
 
 
 class Core:
-    """The engine's end: the client of one site."""
+    """The engine's handle on the core of one site. The core ends when this process ends."""
 
     def __init__(self, site: Path | str) -> None:
         self._site = Path(site)
@@ -153,7 +155,7 @@ class Core:
         self._busy = threading.Lock()
 
     def obey(self, order: Buffer, timeout: float) -> bytearray:
-        """The reply to an order, or a `CoreError` after at most `timeout` seconds and the time to end the core."""
+        """The reply to an order. A `CoreError` after at most `timeout` seconds, plus the time to end the core."""
         timeout = allowed(timeout)
         if not self._busy.acquire(timeout=timeout):
             raise CoreError(BUSY)
@@ -193,7 +195,7 @@ class Core:
         return self._process, self._channel
 
     def _end(self) -> int:
-        """The exit code of the core, which is no more."""
+        """End the core if it still runs, and return its exit code."""
         process, channel = self._process, self._channel
         self._process = self._channel = None
         if process is None or channel is None:
@@ -211,33 +213,33 @@ class Core:
 
 @dataclass
 class Asked:
-    """An order that came, and whoever waits for the reply."""
+    """An order that arrived, and the channel on which its sender waits for the reply."""
 
     order: bytearray = field(repr=False)
     channel: socket.socket
     seconds: float
     """How long it may take."""
     end: float
-    """When nobody waits for it any more."""
+    """The time after which nobody waits for the reply."""
     over: bool = False
-    """Whether it was the last one of a run."""
+    """Whether it was the last order of a run."""
 
     @classmethod
     def receive(cls, channel: socket.socket) -> Asked:
-        """The next order; a `ValueError` if it cannot be one."""
+        """Receive the next order. A `ValueError` if its time limit is impossible."""
         seconds, size = _ORDER.unpack(_exactly(channel, _ORDER.size))
         if not 0 < seconds <= MOST_SECONDS:
-            raise ValueError(f"an order that may take {seconds} seconds")
+            raise ValueError(f"an order has an impossible time limit of {seconds} seconds")
         return cls(_exactly(channel, size), channel, seconds, time.monotonic() + seconds)
 
     def say(self, mark: Mark, data: Buffer = b"") -> None:
-        """Whoever gave the order may be no more: then nobody needs to know."""
+        """Report to the sender. If the sender has gone, nothing happens."""
         with suppress(OSError):
             say(self.channel, mark, data)
 
 
 class Client:
-    """The client of a site, made when its first order comes."""
+    """The client of a site, inside the core. It is created when its first order comes."""
 
     def __init__(self, path: Path, alone: ExitStack) -> None:
         self._path, self._alone = path, alone
@@ -245,7 +247,7 @@ class Client:
 
     @cached_property
     def site(self) -> Site:
-        """What the site's file said when it was first needed; from then on no other process uses the state."""
+        """The site's file, read when first needed. From then on no other process can use the site's state."""
         site = Site.read(self._path)
         self._log = Log(site.log)
         self._alone.enter_context(site.store.held(BUSY_SECONDS))
@@ -256,42 +258,42 @@ class Client:
         return self.site.host()
 
     def obey(self, asked: Asked) -> bytes:
-        """The reply, as it travels."""
+        """Carry out an order, and return the encoded reply."""
         try:
             order = Order.parse(asked.order, SERVER)
-        except ProtocolError as error:  # it changed nothing
+        except ProtocolError as error:  # nothing has changed
             return Reply(fault=told(error)).to_bytes()
         reply = self._host.obey(order)
         asked.over = order.task is Task.END and not reply.fault and _over(self._host)
         return reply.to_bytes()
 
     def stopped(self, error: Exception) -> bytes:
-        """What others are told of an error; the whole text is for the site's own log alone."""
+        """What others are told about an error. The full text goes only into the site's own log."""
         with suppress(OSError):
             self._log.noted("stopped", why=f"{type(error).__name__}: {error}")
         return told(error).encode()
 
 
 def _over(host: Host) -> bool:
-    """Whether the server said so itself; whoever carries its messages can say it too."""
+    """Whether the server itself said that the run is over. An order alone could come from whoever carries messages."""
     return host.client.at.phase == host.client.session.form.end_phase
 
 
 def do(client: Client, orders: Iterable[Asked]) -> None:
-    """One order after another. What the user's code raises ends the core: a new one goes on from the saved state."""
+    """Carry out orders one by one. An exception in the user's code ends the core; a new one uses the saved state."""
     keep_freed_memory()
     for asked in orders:
         asked.say(Mark.BEGUN)
         try:
             reply = client.obey(asked)
-        except Exception as error:  # the user's code may raise anything, and whoever waits must hear of it
+        except Exception as error:  # the user's code may raise anything, and the sender must be told
             asked.say(Mark.FAILED, client.stopped(error))
             raise
         asked.say(Mark.DONE, reply)
 
 
 def _given(channel: socket.socket) -> Iterator[Asked]:
-    """The orders of a holder. When it is no more the core ends at once, whatever it is doing."""
+    """The orders of the process that holds this core. When that process ends, the core exits at once."""
     orders: queue.SimpleQueue[Asked] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -306,7 +308,7 @@ def _given(channel: socket.socket) -> Iterator[Asked]:
 
 
 def main(site: str, descriptor: str) -> None:
-    """A core that takes its orders from a socket that it inherited."""
+    """Run a core that takes its orders from an inherited socket."""
     with socket.socket(fileno=int(descriptor)) as channel, ExitStack() as alone:
         do(Client(Path(site), alone), _given(channel))
 

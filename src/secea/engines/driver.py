@@ -15,13 +15,13 @@ from typing import Final
 
 from secea.engines.log import Log
 from secea.engines.port import Failure, Port, Reply, Task
-from secea.errors import FederationError, ProtocolError, RoundLost, Stale, party
+from secea.errors import FederationError, ProtocolError, Stale, party
 from secea.party.phases import REST, UNKNOWN, Standing
 from secea.party.server import Server
 from secea.wire.messages import NO_CONTEXT
 
 MOST_UNABLE: Final = 2
-"""Who says more often that it cannot go on is not believed: an honest client has to once in a million epochs."""
+"""A client that says more often that it cannot continue is not believed: an honest one does so once in 10^6 epochs."""
 MOST_TRIES: Final = 16
 """Attempts at one union, or at what comes before it."""
 KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
@@ -39,7 +39,7 @@ class Patience:
     """Seconds that a client may train."""
 
     def seconds(self, size: int, *, training: bool) -> float:
-        """For a phase in which a client sends and gets so many bytes."""
+        """Seconds for a phase in which a client sends and gets this number of bytes."""
         return self.stage + size / self.bytes_per_second + (self.training if training else 0.0)
 
 
@@ -215,7 +215,7 @@ class Driver:
                 self._lose(n, "it does not say where it stands")
 
     def _waiting(self) -> dict[int, int]:
-        """Who has asked for new names and got no answers, and in which epoch: an epoch of names broke off."""
+        """Who has asked for new names and got no answers, and in which epoch: an epoch of names was interrupted."""
         standing = {n: self._standing[n] for n in sorted(self.present)}
         return {n: each.names for n, each in standing.items() if each.names > each.named}
 
@@ -242,7 +242,7 @@ class Driver:
             self._outside -= set(self.server.at.members)
 
     def _go_on(self) -> None:
-        """Phase after phase, until nothing goes on; where it breaks off, what is due is found out anew."""
+        """Run phase after phase until none is left. If one is interrupted, find out again what is due."""
         while self.server.at.phase != REST:
             if not self._stage(Task.STEP):
                 return
@@ -273,33 +273,26 @@ class Driver:
             return True
         for n in changed:
             self._lose(n, "it says again that its entities changed")
+            self.server.disregard(n)
         return False
 
     def _close(self, members: set[int]) -> bool:
-        """End a phase with what came. A round that cannot be finished is lost; anything else is begun anew."""
-        server, row = self.server, self.server.row
+        """End a phase with what came. A round that cannot be finished is lost; anything else begins again."""
+        server = self.server
         for n in sorted(server.cannot() & self.present):
             self._unable[n] += 1
             if self._unable[n] > MOST_UNABLE:
                 self._lose(n, "it says again and again that it cannot go on")
                 server.disregard(n)
-        why = ""
-        if server.enough:
-            try:
-                server.close()
-            except ProtocolError as error:
-                why = str(error)
-                self._log.noted("refused", why=why)
-        else:
-            why = f"{', '.join(map(party, sorted(members - self.present)))} vanished in the middle of it"
-        for n in members - self.present:
-            server.lost_touch(n)  # what comes of this phase is not for them
-        if not why:
-            return True
-        server.give_up()
-        if row.loses_round:
-            raise RoundLost(f"round {server.at.round} is lost: {why}")
-        return False
+        try:
+            return server.end()
+        except ProtocolError as error:
+            self._log.noted("refused", why=str(error))
+            server.lose(str(error))
+            return False
+        finally:
+            for n in members - self.present:
+                server.lost_touch(n)  # what comes of this phase is not for them
 
     # ----------------------------------------------------------------------------------------------------- exchanges
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from secea.arithmetic.threads import stay_in_this_thread
 from secea.engines.port import Failure, Reply, Task
-from secea.errors import SERVER, FederationError, RoundLost, Stale, party
+from secea.errors import SERVER, FederationError, Stale, party
 from secea.party.client import Client
 from secea.party.phases import GREETING, REST
 from secea.party.server import Server
@@ -62,18 +62,18 @@ class Exchange:
         self._pool = ThreadPoolExecutor(os.cpu_count(), initializer=stay_in_this_thread)
 
     def close(self) -> None:
-        """Nothing more goes on here."""
+        """Stop: nothing more happens here."""
         self._pool.shutdown(wait=False)
 
     def greet(self) -> None:
-        """Every client that is here says hello to the server."""
+        """Every present client says hello to the server."""
         for n in sorted(self.here):
             client = self.clients[n]
             if self.server.link.incarnation(n) != client.link.hello.incarnation:
                 self._hand_over(n, [client.link.hello_message()])
 
     def run(self, phase: str, members: Iterable[int], *, until: str = REST) -> None:
-        """Begin a phase, unless it has passed, and go on until the server is at rest.
+        """Begin a phase, unless it has passed, and continue until the server is at rest.
 
         Whoever is lost costs what the table says.
         """
@@ -96,17 +96,12 @@ class Exchange:
         for n, reply in self.exchange(dict.fromkeys(members, Task.STEP), 0, server.drain, 0.0):
             for message in () if isinstance(reply, Failure) else reply.messages:
                 server.receive(n, message)
-        missing = [n for n in server.missing() if n not in self.here]
-        if missing and not server.enough:
-            server.give_up()
-            left = [n for n in members if n in self.here]
-            if row.loses_round:
-                names = ", ".join(map(party, missing))
-                raise RoundLost(f"round {server.at.round} is lost: {names} vanished in the middle of it")
-            server.begin(row.on_loss, left)
-        else:
-            with self.clock(SERVER, phase):
+        vanished = set(members) - self.here
+        with self.clock(SERVER, phase):
+            if not vanished:
                 server.close()
+            elif not server.end():
+                server.begin(row.on_loss, set(members) - vanished)
         self.deliver()
 
     def exchange(
@@ -127,13 +122,17 @@ class Exchange:
             parts = dict(zip(streams, self._map(self._part, streams.items()), strict=True))
             with self.clock(SERVER, phase):
                 for n, messages in parts.items():
+                    standing = self.clients[n].standing.to_bytes()
                     for message in messages:  # one by one: a tap sees what came of those before
-                        yield n, self._reply(n, list(self.tap(n, SERVER, message)), more=True)
+                        yield n, Reply(list(self.tap(n, SERVER, message)), more=True, standing=standing)
                 on = inboxes()
             self._pass_on(on)
             streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
         for n in tasks:
-            yield n, self._reply(n, []) if n in self.here else Failure("it is not there")
+            if n in self.here:
+                yield n, Reply([], standing=self.clients[n].standing.to_bytes())
+            else:
+                yield n, Failure("it is not there")
 
     def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
         client = self.clients[n]
@@ -141,9 +140,6 @@ class Exchange:
             return client.outbox()
         known = self.server.link.incarnation(n) == client.link.hello.incarnation
         return iter([] if known else [client.link.hello_message()])
-
-    def _reply(self, n: int, messages: list[Buffer], *, more: bool = False) -> Reply:
-        return Reply(messages, more=more, standing=self.clients[n].standing.to_bytes())
 
     def _hand_over(self, n: int, messages: Iterable[Buffer]) -> None:
         with self.clock(SERVER, self.server.at.phase):

@@ -1,4 +1,4 @@
-"""A whole federation in one process: every party's state machine, and bytes passed between them as a network would."""
+"""A whole federation in one process: the state machines of all parties. They pass the bytes a network would carry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
-from secea.engines.traffic import Account, Cost, Hop
+from secea.engines.traffic import Account, Cost, Hop, MeteredSession
 from secea.errors import (
     SERVER,
     CallError,
@@ -35,10 +35,10 @@ from secea.wire.messages import Buffer, kind_of
 from secea.wire.randomness import Entropy
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: how far the long part of a set-up is."""
+"""`progress(done, total)` is called during the long part of a set-up."""
 
 Losses: TypeAlias = Iterable[int] | Mapping[int, str]
-"""Clients that vanish in the middle of a round; or each with the phase in the middle of which it is lost."""
+"""Clients that vanish in the middle of a round. As a mapping: each with the phase in which it vanishes."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,21 @@ class _Before:
 
     session: Session
     parts: Mapping[int, ClientPart]
-    """Of its members that can still help."""
+    """The parts of its members that can still help."""
     identities: Mapping[int, Identity]
     stay: tuple[int | None, ...]
     """The old number of each client; None for a newcomer."""
 
     @property
     def numbers(self) -> tuple[int | None, ...]:
-        """These, and behind them whoever leaves."""
+        """The old numbers of all who stay, then of all who leave."""
         return (*self.stay, *(n for n in range(self.session.params.clients) if n not in self.stay))
 
 
 class Federation:
     """All parties of a federation, driven in this process: for tests, simulations, and a single machine.
 
-    `form` is as for `aggregate`; one with options of its own can be given too: `Keyed(max_updates=100)`.
+    `form` is as for `aggregate`. It can also be a form with options: `Keyed(max_updates=100)`.
 
     >>> fed = Federation(Params(clients=3, dim=2))
     >>> fed.setup([["a", "b"], ["a"], ["b", "c"]])
@@ -106,6 +106,11 @@ class Federation:
         return self._account.timing
 
     @property
+    def sealed(self) -> list[tuple[int, float]]:
+        """Who sealed, signed, opened or verified a chunk, and the CPU seconds that it took."""
+        return self._account.sealed
+
+    @property
     def faults(self) -> list[ProtocolError]:
         """What parties refused."""
         return self._account.faults
@@ -113,9 +118,9 @@ class Federation:
     # ------------------------------------------------------------------------------------------------- the user's
 
     def setup(self, names: Sequence[Iterable[object] | None], *, vanish: Losses = ()) -> None:
-        """The key of the names, the keys of all entities, and the first union: once, before the first round.
+        """Make the key of the names, the keys of all entities, and the first union. Call it once, before all rounds.
 
-        Every client is needed here; one without names (None) helps to make the key, and can bring names by `update`.
+        Every client is needed here. One without names (None) helps to make the key, and can bring names with `update`.
         """
         listed = each_client(names, self.params.clients, "collections of names")
         with self._alone():
@@ -132,7 +137,8 @@ class Federation:
         identities = {n: self._identities[n] for n in range(params.clients)}
         identities |= {i: before.identities[n] for i, n in enumerate(old) if before and n is not None}
         keys = tuple(identities[n].public for n in range(len(identities)))
-        session = Session(params, Roster(keys, self._identities[SERVER].public), following or self.form)
+        roster = Roster(keys, self._identities[SERVER].public)
+        session = MeteredSession(params, roster, following or self.form, self._account.sealed)
         self._account.begin(len(identities))
         self._account.phase, self._account.round = "setup", 0
         clients = {}
@@ -162,13 +168,13 @@ class Federation:
         self.params, self._exchange = session.params, exchange
 
     def _run(self, exchange: Exchange, phase: str, members: Iterable[int]) -> None:
-        """A phase that is announced, and what follows from it, until a union stands."""
+        """Run an announced phase and those that follow it, until there is a union."""
         exchange.run(phase, members)
         exchange.check_finished()
 
     @contextmanager
     def _watched(self, exchange: Exchange, names: int) -> Iterator[None]:
-        """Progress of the PRF of so many names."""
+        """Report the progress of the PRF of this number of names."""
         if self.progress is not None:
             progress, done = self.progress, 0
             session = exchange.server.session
@@ -184,7 +190,7 @@ class Federation:
         yield
 
     def update(self, client: int, names: Iterable[object], *, absent: Iterable[int] = (), vanish: Losses = ()) -> None:
-        """A client's entities change between rounds: an epoch of new names, in which nobody sees whose they are."""
+        """Change a client's entities between rounds. It takes an epoch of new names, and nobody sees whose they are."""
         exchange = self._running_exchange
         self._check_client(client)
         with self._alone():
@@ -202,9 +208,9 @@ class Federation:
                 raise
 
     def join(self, names: Iterable[object]) -> int:
-        """A client joins for good: a new session over the same identities, and its own. Returns its number.
+        """Add a client for good: begin a new session with the same identities and the newcomer's. Returns its number.
 
-        The key of the names is kept where no more clients may conspire than before; or else all are asked for again.
+        The key of the names is kept if no more clients may conspire than before. Otherwise all are asked for again.
         """
         number, new = self.params.clients, canonical_names(names)
         with self._alone():
@@ -212,10 +218,10 @@ class Federation:
         return number
 
     def leave(self, client: int, *, gone: bool = False) -> None:
-        """A client leaves for good: a new session without it. Those with higher numbers move down by one.
+        """Remove a client for good: begin a new session without it. Higher client numbers move down by one.
 
-        The key of the names is kept where fewer clients may conspire than before, and whoever leaves helps to hand it
-        over. If it is `gone`, there is a new key, and all names are asked for again.
+        The key of the names is kept if fewer clients may conspire than before, and the leaving client helps to hand it
+        over. If that client is `gone`, there is a new key, and all names are asked for again.
         """
         self._check_client(client)
         stay = [n for n in range(self.params.clients) if n != client]
@@ -243,7 +249,7 @@ class Federation:
             raise
 
     def prepare(self) -> None:
-        """What does not depend on the tables, made before a round: mask keys, encryption randomness. Optional."""
+        """Compute ahead what does not depend on the tables: mask keys, encryption randomness. Optional."""
         exchange = self._running_exchange
         with self._alone():
             server, at = exchange.server, exchange.server.at
@@ -251,15 +257,15 @@ class Federation:
             exchange.each(at.members, lambda n: self.clients[n].part.prepare())
             with exchange.clock(SERVER, "prepare"):
                 server.part.prepare(at)
-            if not server.part.prepared(at) and at.members == at.participants:  # else the next union brings them
+            if not server.part.prepared(at) and at.members == at.participants:  # otherwise the next union brings them
                 self._run(exchange, self.form.prepare_phase, at.members)
 
     def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table.
 
-        A client whose table is None is absent from the start. Up to `dropouts` clients may vanish in the middle; if
-        more do, the round is lost (`RoundLost`), and the next one works. Entities without a mean keep their own row:
-        `without_mean`.
+        A client whose table is None is absent from the start. Up to `dropouts` clients may vanish in the middle. If
+        more do, the round is lost (`RoundLost`), and the next one works. Entities without a mean keep their own row;
+        `without_mean` lists them.
         """
         exchange = self._running_exchange
         sources = each_client(tables, self.params.clients, "tables")
@@ -290,7 +296,7 @@ class Federation:
         ]
 
     def _finish_round(self, exchange: Exchange, given: Mapping[int, Any]) -> None:
-        """All that a round needs, and the round. Who is missing before the upload costs a union, and not the round."""
+        """Run what a round needs, then the round. A client lost before the upload costs a new union, not the round."""
         exchange.contribute = lambda n: self.clients[n].contribute(given[n], self._number)
         driver = self._driver_of(exchange)
         driver.expect(exchange.here)
@@ -308,7 +314,7 @@ class Federation:
 
     @property
     def without_mean(self) -> list[tuple[Name, ...]]:
-        """For each client the entities that got no mean in the last round. In a deployment only the client knows."""
+        """For each client, the entities that got no mean in the last round. In a deployment only the client knows."""
         return [client.part.without_mean for _, client in sorted(self.clients.items())]
 
     # ------------------------------------------------------------------------------------------------------- parties
@@ -337,7 +343,7 @@ class Federation:
     def restart(self, *numbers: int) -> None:
         """Save and restore parties (all of them if none is named), as if each had been stopped and started again.
 
-        What masks are made of is held in memory alone: the next round begins with a new union.
+        Mask secrets are kept only in memory, so the next round begins with a new union.
         """
         exchange = self._running_exchange
         for n in numbers or (*self.clients, SERVER):
@@ -351,7 +357,7 @@ class Federation:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One call at a time."""
+        """Allow one call at a time."""
         if not self._busy.acquire(blocking=False):
             raise CallError("this federation is busy with another call")
         try:
@@ -383,7 +389,7 @@ class Federation:
 
 
 class _Driver(Driver):
-    """A driver beside its clients: what a phase gives is delivered at once, and a wrong message is an error."""
+    """A driver in the same process as its clients. Messages are delivered at once, and a wrong one raises an error."""
 
     def __init__(self, exchange: Exchange, account: Account) -> None:
         super().__init__(exchange.server, exchange)
@@ -410,7 +416,7 @@ def _name(party: int) -> int | str:
 
 
 def each_client(items: object, count: int, what: str) -> list[Any]:
-    """One item per client."""
+    """Check that there is one item per client."""
     if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
         raise TableTypeError(f"expected a list of {count} {what}, one per client, got {type(items).__name__}")
     listed = list(items)
@@ -420,7 +426,7 @@ def each_client(items: object, count: int, what: str) -> list[Any]:
 
 
 def client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
-    """A client's table; an error says whose it is."""
+    """A client's table. An error says which client's it is."""
     try:
         return as_table(source, dim)
     except TableError as error:
@@ -432,10 +438,11 @@ def aggregate(
 ) -> list[Any]:
     """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
 
-    Keywords are those of `Params`; clients, dim and the bounds come from the tables. For one aggregation: in a training
-    loop use a `Federation`, whose set-up is done once, and whose fill of low bits stays the same from round to round.
-    `form` is "keyed", which protects a client even if the server and all others conspire, and works for two clients or
-    more; or "paillier", the paper's, which has the option `queries`: "buckets", or "full" as in the paper.
+    Keywords are those of `Params`. Clients, dim and the bounds come from the tables. It is for a single aggregation. In
+    a training loop use a `Federation`: its set-up is done once, and its fill of low bits stays the same in all rounds.
+
+    `form` is "keyed" or "paillier". "keyed" protects a client even if the server and all others conspire, and works for
+    two clients or more. "paillier" is the paper's form; its option `queries` is "buckets", or "full" as in the paper.
     """
     known = {each.name for each in fields(Params)}
     if unknown := sorted(params.keys() - known):

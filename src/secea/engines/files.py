@@ -1,4 +1,4 @@
-"""What a party keeps in files: its identity key (PEM), and the federation's public agreement (JSON)."""
+"""The files of a party: its identity key (PEM), and the federation file with the public agreement (JSON)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from secea.wire.keys import Identity, Roster, spelled
 
 
 def write_identity(identity: Identity, path: Path | str) -> None:
-    """The private key as PEM (PKCS #8), for its owner alone; its public half beside it, with `.pub` added."""
+    """Write the private key as PEM (PKCS #8), readable only by its owner, and the public key next to it, as `.pub`."""
     key = Ed25519PrivateKey.from_private_bytes(identity.secret)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -50,7 +50,7 @@ def write_identity(identity: Identity, path: Path | str) -> None:
 
 
 def public_path(path: Path | str) -> Path:
-    """Where the public half of a key lies."""
+    """The path of the public half of a key."""
     return Path(path).with_name(Path(path).name + ".pub")
 
 
@@ -83,12 +83,12 @@ def read_public(path: Path | str) -> bytes:
 
 
 def key_fingerprint(public: bytes) -> str:
-    """A public key as people compare it."""
+    """The fingerprint of a public key, for people to compare."""
     return spelled(hashlib.sha256(b"secea key\n" + public).digest())
 
 
 def make_session(server: str, clients: Sequence[str], params: Sequence[str], form: str) -> Session:
-    """From the words of a command line: a file, NAME=FILE for each client, NAME=VALUE for each parameter."""
+    """A session from command line arguments: the server's file, NAME=FILE per client, NAME=VALUE per parameter."""
     named = [_pair(client, "--client NAME=FILE") for client in clients]
     roster = Roster(
         tuple(read_public(path) for _, path in named), read_public(server), tuple(name for name, _ in named)
@@ -119,7 +119,7 @@ def _number(name: str, text: str) -> Any:
 
 
 def write_session(session: Session, path: Path | str) -> None:
-    """All that the parties agree on. Nothing in it is secret."""
+    """Write the federation file: all that the parties agree on. Nothing in it is secret."""
     try:
         replace_files({Path(path): f"{session_json(session)}\n".encode()})
     except OSError as error:
@@ -127,7 +127,7 @@ def write_session(session: Session, path: Path | str) -> None:
 
 
 def session_json(session: Session) -> str:
-    """The federation file."""
+    """The content of the federation file."""
     text = {
         "secea": 1,
         "params": asdict(session.params),
@@ -144,7 +144,7 @@ def session_json(session: Session) -> str:
 
 
 def read_session(path: Path | str) -> Session:
-    """The agreement; refused where its fingerprint is not that of its contents."""
+    """Read the federation file. Refuses one whose fingerprint does not match its contents."""
     data = _read(path)
     try:
         text = json.loads(data)

@@ -1,4 +1,4 @@
-"""Flower as an engine (flwr 1.41): a `Port` on its messages, a ServerApp and a ClientApp that need no code of a user's.
+"""Flower as an engine (flwr 1.41): a `Port` on its messages, and a ready-made ServerApp and ClientApp.
 
 In a Flower app's pyproject.toml:
 
@@ -9,9 +9,10 @@ In a Flower app's pyproject.toml:
     [tool.flwr.app.config]
     rounds = 10
 
-Where a party's key, federation file, state and functions are, is told by its own operator alone (`secea.engines.site`):
-the SuperLink has the path of its file in the environment variable SECEA_SERVER; a SuperNode has it in `secea-site` of
-its --node-config, or in SECEA_SITE, where "{partition-id}" stands for the number of a node in a simulation.
+Each party's own operator says where its key, federation file, state and functions are, in a TOML file
+(`secea.engines.site`); nobody else can. The SuperLink finds the path of its file in the environment variable
+SECEA_SERVER. A SuperNode finds it in `secea-site` of its --node-config, or in SECEA_SITE. In a simulation,
+"{partition-id}" in that path is replaced by the number of the node. docs/deploy-flower.md shows all of it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _BYTES: Final = "secea.bytes"
 _POLL_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 1.0
 STAGE_SECONDS: Final = 120.0
-"""A stage starts a process at every client; and Flower itself notices after a minute that a node is gone."""
+"""Time for one stage. Each stage starts a process at every client, and Flower needs a minute to notice a lost node."""
 
 _log = logging.getLogger("flwr")
 
@@ -54,18 +55,18 @@ _log = logging.getLogger("flwr")
 
 
 def _array(data: bytes) -> Array:
-    """Bytes as Flower carries them best: it cuts an array into chunks, and knows it by its hash."""
+    """Bytes as an array, which suits Flower best: it cuts arrays into chunks, and identifies them by their hash."""
     return Array("uint8", (len(data),), _BYTES, data)
 
 
 def _packed(arrays: Sequence[Array], name: str = "") -> RecordDict:
-    """Arrays, in order; and, from a client, who sends them."""
+    """Arrays, in order. From a client, also the sender's name."""
     record = ArrayRecord({str(i): array for i, array in enumerate(arrays)})
     return RecordDict({"secea": record, "who": ConfigRecord({"name": name})})
 
 
 def _unpacked(content: RecordDict) -> tuple[list[bytes], str]:
-    """The arrays' bytes, and who says that it sent them; a `ProtocolError` if it is nothing of ours."""
+    """The bytes of the arrays, and the name that the sender claims. A `ProtocolError` if the message is not ours."""
     record, who = content.array_records.get("secea"), content.config_records.get("who")
     arrays = [record.get(str(i)) for i in range(len(record))] if record else []
     name = who.get("name") if who else None
@@ -77,13 +78,13 @@ def _unpacked(content: RecordDict) -> tuple[list[bytes], str]:
 
 
 class _Pieces:
-    """Orders in pieces, each an order with some of the messages: what several clients get is one array for all of them.
+    """Orders cut into pieces. A piece is an order with some of the messages; clients with equal pieces share an array.
 
-    A SuperLink knows arrays by their hash, and a ServerApp sends it only what it has not got.
+    A SuperLink identifies arrays by their hash, and a ServerApp sends it only those that it does not have yet.
     """
 
     def __init__(self, given: Mapping[int, Order]) -> None:
-        self._given = given  # while they are kept, an id is of one message
+        self._given = given  # kept, so that an id belongs to one message
         self._receivers: dict[int, list[int]] = {}
         for n, order in given.items():
             for message in order.messages:
@@ -91,13 +92,13 @@ class _Pieces:
         self._common: dict[tuple[int, ...], Array] = {}
 
     def of(self, n: int) -> list[Array]:
-        """The order of client n."""
+        """The pieces of client n's order."""
         order = self._given[n]
         runs = [list(run) for _, run in groupby(order.messages, key=lambda message: self._receivers[id(message)])]
         return [self._piece(order, run) for run in runs or [[]]]
 
     def groups(self, clients: Iterable[int]) -> list[list[int]]:
-        """Who gets its order together with whom: those who have something in common; the others alone."""
+        """Clients whose orders are sent together: those that share a piece form one group, the others one each."""
         common = [n for n in clients if not all(len(self._receivers[id(m)]) == 1 for m in self._given[n].messages)]
         return [common] * bool(common) + [[n] for n in clients if n not in common]
 
@@ -111,7 +112,7 @@ class _Pieces:
 
 
 def _joined(pieces: Iterable[Buffer]) -> Order:
-    """The order that came in these pieces; a `ProtocolError` if they are not of one order."""
+    """The order that came in these pieces. A `ProtocolError` if they belong to different orders."""
     first, *more = (Order.parse(piece, SERVER) for piece in pieces)
     if any((each.task, each.round) != (first.task, first.round) for each in more):
         raise ProtocolError((SERVER,), "pieces of different orders")
@@ -123,23 +124,23 @@ def _joined(pieces: Iterable[Buffer]) -> Order:
 
 @dataclass
 class _Exchange:
-    """What is under way: who has not replied, and the messages on the way to them."""
+    """The state of one exchange: who has not replied yet, and which messages were sent to them."""
 
     waiting: dict[int, Order]
     pieces: _Pieces
     deadline: float
     sent: dict[str, int] = field(default_factory=dict)  # the client that each message went to
-    tried: set[int] = field(default_factory=set)  # nodes that were called, and could not say who they are
+    tried: set[int] = field(default_factory=set)  # nodes that were called, and did not name a client
 
 
 class FlowerPort:
-    """A `Port` on a Flower grid. Nodes are called (HELLO) to hear which client they are; the core checks the claim."""
+    """A `Port` on a Flower grid. It calls nodes (HELLO) to learn which client each is; the core verifies the claim."""
 
     def __init__(self, grid: Grid, names: Sequence[str]) -> None:
         self._grid, self._names = grid, names
         self._nodes: dict[int, int] = {}  # client: node
-        self._calls: dict[str, int] = {}  # calls on their way, in this exchange or an earlier one, and to which node
-        self._nameless: dict[int, str] = {}  # what nodes said that are no client
+        self._calls: dict[str, int] = {}  # open calls of this or an earlier exchange: the node of each
+        self._nameless: dict[int, str] = {}  # what nodes said that are not clients
         self.sent = self.received = 0
         """Bytes of orders and of replies."""
 
@@ -150,16 +151,16 @@ class FlowerPort:
         given = orders(tasks, round, inboxes())
         now = _Exchange(dict(given), _Pieces(given), time.monotonic() + timeout)
         self._give(now, [n for n, order in given.items() if order.task is not Task.HELLO and n in self._nodes])
-        now.deadline = time.monotonic() + timeout  # from when everyone has its order
+        now.deadline = time.monotonic() + timeout  # counted from when everyone has its order
         look = 0.0
         while now.waiting and time.monotonic() < now.deadline:
             away = {n for n, order in now.waiting.items() if order.task is Task.HELLO or n not in self._nodes}
             if away and time.monotonic() >= look:
                 self._call(now, away)
                 look = time.monotonic() + _LOOK_SECONDS
-            # A reply to a call that comes late is left where it is until somebody asks for it.
+            # A late reply to a call is not fetched until somebody asks for it.
             replies = list(self._grid.pull_messages([*now.sent, *(self._calls if away else ())]))
-            # Calls come first: who was lost is not waited for, and must be heard before the last one of the others.
+            # Replies to calls come first: nobody waits for a lost client, so it must be heard before the others end.
             replies.sort(key=lambda message: message.metadata.reply_to_message_id in self._calls)
             if not replies:
                 time.sleep(_POLL_SECONDS)
@@ -169,7 +170,7 @@ class FlowerPort:
             yield n, Failure(self._why_silent(n, timeout))
 
     def _push(self, orders: Mapping[int, Sequence[Array]], deadline: float) -> dict[int, str]:
-        """Send orders to nodes: their numbers, but for nodes that the SuperLink has no more."""
+        """Send orders to nodes. Returns the message ids by node, without nodes that the SuperLink no longer has."""
         ttl = max(deadline - time.monotonic(), 1.0)
         kind = f"query.{_ACTION}"
         messages = {node: Message(_packed(arrays), node, kind, ttl=ttl) for node, arrays in orders.items()}
@@ -188,7 +189,7 @@ class FlowerPort:
                     del self._nodes[n]  # it is looked for again
 
     def _call(self, now: _Exchange, away: set[int]) -> None:
-        """Call the nodes of clients that are to say hello; and, if it is not known where a client is, the strangers."""
+        """Call the nodes of clients that are to say hello. If a client's node is not known, call all unknown nodes."""
         online = set(self._grid.get_node_ids())
         called = {self._nodes[n] for n in away if n in self._nodes}
         if any(self._nodes.get(n) not in online for n in away):
@@ -198,7 +199,7 @@ class FlowerPort:
             self._calls |= {number: called for called, number in taken.items()}
 
     def _take(self, now: _Exchange, message: Message) -> Iterator[tuple[int, Reply | Failure]]:
-        """A reply, or an error; an error carries the SuperLink's id, so both are known by what they reply to."""
+        """Take a reply or an error. An error comes from the SuperLink, so both are matched by what they reply to."""
         number = message.metadata.reply_to_message_id
         if number in self._calls:
             yield from self._hear(now, self._calls.pop(number), message)
@@ -208,13 +209,13 @@ class FlowerPort:
             yield n, self._read(message, n)[0]
 
     def _hear(self, now: _Exchange, node: int, message: Message) -> Iterator[tuple[int, Reply | Failure]]:
-        """A node that was called says who it is."""
+        """Take the reply of a node that was called to say who it is."""
         reply, name = self._read(message, SERVER)
         known = next((n for n, where in self._nodes.items() if where == node), None)
         if known is None and name not in self._names:
             now.tried.add(node)
             self._nameless[node] = reply.reason if isinstance(reply, Failure) else reply.fault or f"it is {name!r}"
-            _log.warning("node %d is no client: %s", node, self._nameless[node])
+            _log.warning("node %d is not a client: %s", node, self._nameless[node])
             return
         n = self._names.index(name) if name in self._names else known
         assert n is not None
@@ -229,7 +230,7 @@ class FlowerPort:
             self._give(now, [n])
 
     def _settle(self, n: int, node: int) -> None:
-        """Client n is at this node; two nodes that say so are a mistake that somebody has to mend."""
+        """Note that client n is at this node. If two nodes claim it, an operator has to fix that."""
         before = self._nodes.get(n)
         if before is not None and before in set(self._grid.get_node_ids()):
             first, second = sorted((before, node))
@@ -256,7 +257,7 @@ class FlowerPort:
 
 
 def serve_run(grid: Grid, context: Context) -> None:
-    """The main function of `server`: settings of the run from its configuration, all else from SECEA_SERVER."""
+    """The main function of `server`. The run's settings come from its configuration, all else from SECEA_SERVER."""
     path = os.environ.get("SECEA_SERVER")
     if path is None:
         raise ParamsError("SECEA_SERVER is not set where the SuperLink runs: it is the path of the server's TOML file")
@@ -285,7 +286,7 @@ def _site_of(context: Context) -> Path:
 
 
 def obey(message: Message, context: Context) -> Message:
-    """A client: hand one order to the core of this site, which lasts while this process ends here."""
+    """The client's side: hand one order to this site's core. The core keeps running when this process ends."""
     name, log = "", Log()
     try:
         path = _site_of(context)
@@ -295,7 +296,7 @@ def obey(message: Message, context: Context) -> Message:
         data = bytes(LastingCore(path).obey(order.to_bytes(), message.metadata.ttl))
     except Exception as error:  # Flower would send the text of any error to the server
         log.noted("stopped", why=f"{type(error).__name__}: {error}")
-        fault = str(error) if isinstance(error, CoreError) else told(error)  # the core has seen to what it tells
+        fault = str(error) if isinstance(error, CoreError) else told(error)  # the core's texts are safe to pass on
         data = Reply(fault=fault).to_bytes()
     return Message(_packed([_array(data)], name), reply_to=message)
 

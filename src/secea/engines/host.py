@@ -1,8 +1,8 @@
-"""A client on its own site: the state machine, its saved state, its log, and the user's functions.
+"""A client at its own site: `Host` joins the state machine, its saved state, its log, and the user's functions.
 
-Everything that changes its state came in a message that the server sealed for this life of the client: when to train,
-and that a run is over. An order that is forged, late or repeated does nothing; an authentic message that is wrong ends
-the attempt.
+Engines hand it orders, and send back its replies. Only messages that the server sealed for this life of the client can
+change its state; they say when to train and when a run is over. An order that is forged, late or repeated does nothing.
+An authentic message that is wrong ends the attempt.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from secea.wire.messages import Buffer
 
 
 def _nothing(means: Table | None) -> None:
-    """For those who want nothing of the last means."""
+    """The default for `done`: ignore the last means."""
 
 
 @dataclass(frozen=True)
 class Participant:
-    """What a client brings to a federation, whatever engine runs it."""
+    """What a client brings to a federation: its entity names and its training function. The same for every engine."""
 
     names: Callable[[], Iterable[object]]
     """The names of its entities now. When they change between rounds, a new epoch is set up."""
     train: Callable[[Table | None, int], TableLike]
-    """(the means of the last round, the number of this one) -> the table to contribute.
+    """(means of the last round, number of this round) -> the table to contribute.
 
-    There are no means (None) before the first round, and after one that was lost: train on from where you are.
+    The means are None before the first round and after a lost round. Then continue training from where you are.
     """
     done: Callable[[Table | None], None] = _nothing
-    """The means of the last round, when all is over."""
+    """Called once at the end of the run, with the means of the last round."""
 
 
 def told(error: Exception) -> str:
-    """What the server's side is told of an error at a site: no entity, no number, nothing of the user's own.
+    """What the server's side is told about an error at a site. It contains no entities, numbers or other user data.
 
-    How a site is set up is no secret; what it has is. The whole text is in the site's own log.
+    The site's configuration is not secret, but its data is. The full text goes into the site's own log.
     """
     if isinstance(error, ProtocolError):
         return f"it refuses what came from {' or '.join(map(party, error.suspects))}"
@@ -55,7 +55,7 @@ def told(error: Exception) -> str:
 
 
 class Host:
-    """Client n of a session, as an engine sees it. A new one over the same store is a new life of the same client."""
+    """Client n of a session, as an engine sees it. A new `Host` on the same store is a new life of the same client."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Host:
         return Client.restore(self._session, self._identity, saved)
 
     def _save(self) -> None:
-        """What must survive, before anything leaves; written only where it changed."""
+        """Save what must survive a restart, before any message leaves. It is written only if it changed."""
         if self._store is None:
             return
         data = self.client.save()
@@ -104,7 +104,7 @@ class Host:
     # ---------------------------------------------------------------------------------------------------------- orders
 
     def obey(self, order: Order) -> Reply:
-        """Take the messages, do what they ask for, save, and only then say what is to be sent."""
+        """Take the messages, do what they ask for, save, and only then reply with what is to be sent."""
         client = self.client
         try:
             if order.task is not Task.HELLO:
@@ -113,7 +113,7 @@ class Host:
             self._save()
         except SecEAError as error:
             if not isinstance(error, ProtocolError) or client.vouched:
-                client.stop()  # whatever is refused ends the attempt: nobody can try again and see the difference
+                client.stop()  # any refusal ends the attempt, so that nobody can vary a message and compare
             self._log.noted("stopped", why=str(error))
             return self._reply([], told(error))
         messages: list[Buffer] = [client.link.hello_message()]
@@ -129,7 +129,7 @@ class Host:
         for message in messages:
             try:
                 self.client.receive(message)
-            except Stale as stale:  # it came before: an order that is repeated
+            except Stale as stale:  # it came before: this is a repeated order
                 self._log.refused(message, stale)
             except ProtocolError as error:
                 self._log.refused(message, error)
@@ -138,7 +138,7 @@ class Host:
                 self._log.accepted(message)
 
     def _act(self, order: Order) -> None:
-        """What the server's last message asks for; or its order, in a form that has no message for it."""
+        """Do what the server's last message asks for. In a form without such a message, do what its order says."""
         client, form = self.client, self._session.form
         ordered = order.task is Task.ROUND and order.round == client.at.round + 1
         if client.asked and (ordered or self._session.asks):
@@ -148,7 +148,7 @@ class Host:
             self._keep(None, 0)
 
     def _contribute(self, round: int) -> None:
-        """Train on new means, and contribute the new table; without new means, the last one once more."""
+        """Train on new means and contribute the new table. Without new means, contribute the last table once more."""
         names, part = canonical_names(self._participant.names()), self.client.part
         if set(names) != set(part.next_names):
             part.update(names, at_once=False)
@@ -159,7 +159,7 @@ class Host:
         assert self._table is not None
         try:
             self.client.contribute(self._table, self._trained)
-        except RoundLost as lost:  # others have seen what was trained then
+        except RoundLost as lost:  # others have already seen what was trained then
             self._log.noted("lost", why=str(lost))
             self._train(round)
             self.client.contribute(self._table, self._trained)
@@ -169,7 +169,7 @@ class Host:
         self._keep(as_table(trained, self._session.params.dim), round)
 
     def means(self) -> Table | None:
-        """The means of the last round, in the order of the last table; None before the first, or where it was lost."""
+        """The means of the last round, in the order of the last table. None before the first or after a lost round."""
         table = self._table
         if table is None or not self.client.part.has_means:
             return None

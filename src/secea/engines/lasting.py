@@ -1,9 +1,10 @@
-"""The core of a client for an engine that starts a new process for each order: it outlives them all.
+"""A client's core process for engines that start a new process for each order, as Flower does. The core outlives them.
 
-Mask keys and noise seeds live in the memory of a core and nowhere else, so it has to last as long as the run. A
-`LastingCore` reaches the core of its site, or starts it. That core is nobody's child. It takes orders from a Unix
-socket that its own user alone can reach, one at a time and each on a connection of its own, and it ends after the run,
-when its state is removed, or when nobody has needed it for hours. The state folder says where it listens. Linux.
+Mask keys and noise seeds exist only in the memory of a core, so it has to last as long as the run. A `LastingCore`
+connects to the core of its site, and starts it if none runs. The core is detached from the process that started it. It
+takes orders on a Unix socket that only its own user can reach: one order at a time, each on its own connection. It ends
+after the run, when its state is removed, or when nobody has used it for hours. A file in the state folder says where it
+listens. It works only on Linux. See `secea.engines.core` for a core that ends with the process that holds it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from secea.wire.keys import digest
 from secea.wire.messages import Buffer
 
 IDLE_SECONDS: Final = 7200.0
-"""How long a core waits for an order; or twice as long as the last one was given, if that is more."""
+"""How long a core waits for the next order. If the last order's time limit was longer than half of it, twice that."""
 
-_ADDRESS: Final = "core.state"  # with this ending it goes when the state goes
-_LOCK: Final = "lock.state"  # in the state folder, and not the site's file: whoever can open a file can lock it
-_SILENT_SECONDS: Final = 60.0  # who begins to give an order, and says nothing for so long, is not listened to
+_ADDRESS: Final = "core.state"  # because of this suffix it is removed together with the state
+_LOCK: Final = "lock.state"  # not the site's own file: anybody who can open a file can lock it
+_SILENT_SECONDS: Final = 60.0  # a caller that is silent for this long in the middle of an order is dropped
 _LOOK_SECONDS: Final = 0.5
 _GRACE: Final = 5.0
 _BACKLOG: Final = 64
@@ -49,7 +50,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # process, user, group
 
 @dataclass(frozen=True)
 class _Address:
-    """Where a core listens, and what it was started with."""
+    """Where a core listens, and a hash of what it was started with."""
 
     socket: str
     process: int
@@ -57,18 +58,18 @@ class _Address:
 
     @classmethod
     def read(cls, state: Path) -> _Address | None:
-        """The address that stands in a state folder; its core may be no more."""
+        """The address that is saved in a state folder. Its core may have ended."""
         try:
             return cls(**json.loads((state / _ADDRESS).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self, state: Path) -> None:
-        """As a whole or not at all."""
+        """Save the address, as a whole or not at all."""
         replace_files({state / _ADDRESS: json.dumps(asdict(self)).encode()}, mode=0o600)
 
     def clear(self) -> None:
-        """Remove the socket and its folder; whatever else is in there stays."""
+        """Remove the socket and its folder. If the folder holds anything else, it stays."""
         path = Path(self.socket)
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -76,42 +77,42 @@ class _Address:
 
 
 def _settings(site: Site) -> str:
-    """A hash of what a core is started with: the site's file, the federation, who this is, and the release."""
+    """A hash of what a core is started with: the site's file, the federation, the site's identity, and the release."""
     text = f"{secea.__version__} {site!r}"
     return digest(b"settings", text.encode(), site.session.hash, site.key.public).hex()
 
 
 def _peer(channel: socket.socket) -> tuple[int, int]:
-    """The process at the other end, and its user."""
+    """The process at the other end of a socket, and its user."""
     found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(found)
     return process, user
 
 
 def _kill(process: int) -> None:
-    """End a core by its number; only while a connection to it stands, since no other process can have it then."""
-    if process > 0:  # 0: it is in another container
+    """Kill a core by its process id. Only safe while connected to it: then no other process can have that id."""
+    if process > 0:  # 0: the process is in another container
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
 
 class LastingCore:
-    """The core of one site for callers that come and go: it is reached if it runs, and started if not.
+    """The core of one site, for callers that come and go. It is started if none is running.
 
-    A core that was started with another site file, federation or identity than those of now is replaced.
+    A core that was started with a different site file, federation, identity or release is replaced.
     """
 
     def __init__(self, site: Path | str, idle: float = IDLE_SECONDS) -> None:
-        if not hasattr(socket, "SO_PEERCRED"):  # who is at the other end of a socket
-            raise CoreError("a core that lasts needs Linux")
+        if not hasattr(socket, "SO_PEERCRED"):  # needed to know who is at the other end of a socket
+            raise CoreError("a lasting core needs Linux")
         self._file, self._idle = Path(site).absolute(), idle
 
     def obey(self, order: Buffer, timeout: float) -> bytearray:
-        """The reply to an order, or a `CoreError` after at most `timeout` seconds and the time to end the core."""
+        """The reply to an order. A `CoreError` after at most `timeout` seconds, plus the time to end the core."""
         timeout = allowed(timeout)
         end = time.monotonic() + timeout
         reply = None
-        while reply is None:  # it was about to end when the order came
+        while reply is None:  # try again if the core was about to end when the order came
             with self._reached(end, timeout) as channel:
                 reply = self._asked(channel, order, end, timeout)
         return reply
@@ -124,11 +125,11 @@ class LastingCore:
 
     @staticmethod
     def _asked(channel: socket.socket, order: Buffer, end: float, timeout: float) -> bytearray | None:
-        """The reply, or None if the core ended before it began with the order."""
+        """The reply, or None if the core ended before it began to work on the order."""
         call, (process, _) = Call(channel), _peer(channel)
 
         def expire() -> None:
-            if call.mark is not Mark.TAKEN:  # else it listens, and is busy with what somebody else asked for
+            if call.mark is not Mark.TAKEN:  # otherwise it is busy with another caller's order
                 _kill(process)
             with suppress(OSError):
                 channel.shutdown(socket.SHUT_RDWR)
@@ -154,7 +155,7 @@ class LastingCore:
 
     @contextmanager
     def _alone(self, end: float) -> Iterator[Site]:
-        """The site as it is now; nobody else starts or ends its core meanwhile."""
+        """The site's current file. Inside this block nobody else starts or ends the site's core."""
         try:
             site = Site.read(self._file)
         except SecEAError as error:
@@ -169,7 +170,7 @@ class LastingCore:
             os.close(lock)
 
     def _connected(self, site: Site) -> socket.socket | None:
-        """A connection to the core that runs; None if none does. One with other settings is ended."""
+        """A connection to the running core, or None if there is none. A core with other settings is ended."""
         try:
             address, settings = _Address.read(site.state), _settings(site)
         except SecEAError as error:
@@ -187,11 +188,11 @@ class LastingCore:
             with channel, suppress(OSError):
                 _kill(_peer(channel)[0])
                 channel.settimeout(BUSY_SECONDS)
-                channel.recv(1)  # nothing, when it is no more
+                channel.recv(1)  # returns nothing once it has ended
         address.clear()
 
     def _start(self, end: float, timeout: float) -> None:
-        """Start a core, and wait until it listens. It is nobody's child, so that it ends with nobody."""
+        """Start a core, and wait until it listens. It is detached, so that it does not end with its starter."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -211,27 +212,27 @@ class LastingCore:
 
 
 def _lock(state: Path) -> int | None:
-    """A descriptor that keeps others out until it is closed; None if another process has it."""
+    """Lock the state: a descriptor that keeps others out until it is closed. None if another process has the lock."""
     import fcntl  # not on Windows
 
     path = state / _LOCK
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except FileNotFoundError:  # the folder was removed meanwhile
+    except FileNotFoundError:  # the folder was removed in the meantime
         return None
     except OSError as error:
         raise CoreError(f"its state directory cannot be used: {error.strerror}") from None
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # else it was removed, and another one counts
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # otherwise it was replaced
             return descriptor
     os.close(descriptor)
     return None
 
 
 def _connection(address: _Address) -> socket.socket | None:
-    """None if nobody listens there: the core was killed, or the machine was started anew."""
+    """Connect to a core. None if nobody listens there: the core was killed, or the machine was restarted."""
     channel = socket.socket(socket.AF_UNIX)
     try:
         channel.settimeout(BUSY_SECONDS)
@@ -249,11 +250,11 @@ def _connection(address: _Address) -> socket.socket | None:
 
 
 class _Door:
-    """Where a core that lasts takes its orders: a socket in a folder that its own user alone can enter."""
+    """Where a lasting core takes its orders: a socket in a folder that only its own user can enter."""
 
     def __init__(self, state: Path, settings: str) -> None:
         self._state = state
-        if stale := _Address.read(state):  # the state is ours, so nobody listens there
+        if stale := _Address.read(state):  # we hold the state, so nobody listens there
             stale.clear()
         self._listener = socket.socket(socket.AF_UNIX)
         self._address = _Address(f"{_short_folder()}/core", os.getpid(), settings)
@@ -266,7 +267,7 @@ class _Door:
         threading.Thread(target=self._welcome, daemon=True).start()
 
     def _leave(self) -> None:
-        """Processes that the user's code starts are not the core: who talks to them would wait for ever."""
+        """Close all sockets in a forked child. It is not the core, and callers that reach it would wait for ever."""
         for each in self._open:
             os.close(each.detach())
 
@@ -274,13 +275,13 @@ class _Door:
         while self._listener.fileno() >= 0:
             try:
                 channel, _ = self._listener.accept()
-            except OSError:  # too many files are open, say
+            except OSError:  # for example, too many open files
                 time.sleep(_LOOK_SECONDS)
             else:
                 threading.Thread(target=self._take, args=(channel,), daemon=True).start()
 
     def _take(self, channel: socket.socket) -> None:
-        """One order from whoever came. What is none is let go."""
+        """Take one order from a connection. Anything that is not an order is dropped."""
         self._open.add(channel)
         try:
             channel.settimeout(_SILENT_SECONDS)
@@ -298,7 +299,7 @@ class _Door:
         channel.close()
 
     def orders(self, idle: float) -> Iterator[Asked]:
-        """Until the run is over, the state is gone, or nobody has come for too long."""
+        """The orders, until the run is over, the state is gone, or no order has come for too long."""
         patience, last = idle, time.monotonic()
         while self._stands() and time.monotonic() - last < patience:
             try:
@@ -306,7 +307,7 @@ class _Door:
             except queue.Empty:
                 continue
             if asked.end > time.monotonic():
-                with limit(asked.seconds + _GRACE, lambda: os._exit(1)):  # if whoever asked is no more
+                with limit(asked.seconds + _GRACE, lambda: os._exit(1)):  # in case the caller has gone
                     yield asked
             self._let_go(asked.channel)
             if asked.over:
@@ -314,7 +315,7 @@ class _Door:
             patience, last = max(idle, 2 * asked.seconds), time.monotonic()
 
     def _stands(self) -> bool:
-        """Whether the state is still there, and ours. A moment in which it cannot be read is no end."""
+        """Whether the state is still there and still ours. A temporary failure to read it does not count."""
         try:
             (self._state / _ADDRESS).stat()
         except OSError as error:
@@ -322,9 +323,9 @@ class _Door:
         return _Address.read(self._state) in (None, self._address)
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Stop listening."""
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # else a thread that waits at it would keep it open
+            self._listener.shutdown(socket.SHUT_RDWR)  # otherwise a waiting thread would keep it open
         self._listener.close()
         if self._stands():
             (self._state / _ADDRESS).unlink(missing_ok=True)
@@ -332,7 +333,7 @@ class _Door:
 
 
 def _short_folder() -> str:
-    """A new folder for a socket, whose path may not be long."""
+    """A new folder for a socket. The system limits the length of a socket's path."""
     folder = tempfile.mkdtemp(prefix="secea-")
     if len(os.fsencode(f"{folder}/core")) > _PATH_BYTES:
         Path(folder).rmdir()
@@ -341,7 +342,7 @@ def _short_folder() -> str:
 
 
 def _redirect(log: Path | None) -> None:
-    """What is printed from now on goes beside the site's log: the pipes of whoever started the core may close."""
+    """Send further output to a file beside the site's log, since the pipes of the core's starter may close."""
     path = os.devnull if log is None else log.with_suffix(".out")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for each in (1, 2):
@@ -350,11 +351,11 @@ def _redirect(log: Path | None) -> None:
 
 
 def _last(client: Client, alone: ExitStack, starter: socket.socket, idle: float) -> None:
-    """A core that lasts. Whoever starts it hears that it listens, or why it does not."""
+    """Run a lasting core. Its starter is told that it listens, or why it does not."""
     try:
         door = alone.enter_context(closing(_Door(client.site.state, _settings(client.site))))
         _redirect(client.site.log)
-    except Exception as error:  # whatever it is, whoever starts it must not wait in vain
+    except Exception as error:  # whatever it is, the starter must not wait in vain
         say(starter, Mark.FAILED, client.stopped(error))
         raise
     with suppress(OSError), starter:
@@ -364,7 +365,7 @@ def _last(client: Client, alone: ExitStack, starter: socket.socket, idle: float)
 
 
 def main(site: str, descriptor: str, idle: str) -> None:
-    """A core that lasts; it tells whoever is at the other end of the socket that it inherited."""
+    """Run a lasting core. It reports to the process at the other end of the inherited socket."""
     with socket.socket(fileno=int(descriptor)) as starter, ExitStack() as alone:
         _last(Client(Path(site), alone), alone, starter, float(idle))
 

@@ -1,4 +1,7 @@
-"""What a party sent and accepted, as lines of JSON: kinds, sizes, hashes, refusals. No secrets, no contents."""
+"""A party's audit log, as lines of JSON: what it sent, accepted and refused, with kinds, sizes and hashes.
+
+It holds no secrets and no contents.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,26 @@ from secea.wire.messages import Buffer, Header
 
 
 class Log:
-    """An audit log of messages of these kinds, those of the federation's form; without a path nothing is kept."""
+    """An audit log of messages. `kinds` are those of the federation's form. Without a path nothing is kept."""
 
     def __init__(self, path: Path | str | None = None, kinds: type[IntEnum] | None = None) -> None:
         self._path, self._kinds = None if path is None else Path(path), kinds
 
     def sent(self, messages: Iterable[Buffer]) -> None:
-        """Messages leave this party."""
+        """Record messages that leave this party."""
         for message in messages:
             self._message("sent", message)
 
     def accepted(self, message: Buffer) -> None:
-        """A message was taken."""
+        """Record a message that was accepted."""
         self._message("accepted", message)
 
     def refused(self, message: Buffer, error: ProtocolError) -> None:
-        """A message was not taken, and why."""
+        """Record a message that was refused, and why."""
         self._message("refused", message, error)
 
     def noted(self, what: str, **details: object) -> None:
-        """Something that is no message: a fault that was mended, a client that did not reply, a round that is over."""
+        """Record an event that is not a message: a corrected fault, a client that did not reply, the end of a round."""
         self._line({"event": what, **details})
 
     def _message(self, event: str, message: Buffer, error: ProtocolError | None = None) -> None:

@@ -1,7 +1,7 @@
-"""NVFlare carries a federation: orders and replies as calls of its Collab API (NVFlare 2.9.0; `secea[nvflare]`).
+"""NVFlare as an engine (NVFlare 2.9.0; `secea[nvflare]`): orders and replies are calls of its Collab API.
 
-The job that is submitted holds no code and no secrets: two classes of this module, and how many rounds. Keys, state and
-the user's functions are at the sites (`secea.engines.site`), and a client's core runs in a process of its own
+The submitted job contains no code and no secrets. It names two classes of this module, and the number of rounds. Keys,
+state and the user's functions stay at the sites (`secea.engines.site`). Each client's core runs in a process of its own
 (`secea.engines.core`).
 """
 
@@ -30,7 +30,7 @@ from secea.errors import ParamsError, ProtocolError
 from secea.wire.messages import Buffer
 
 SITES: Final = "SECEA_SITES"
-"""For all sites on one machine: a folder with the file of each, NAME/site.toml, and server/site.toml."""
+"""If all sites are on one machine: a folder with each site's file, NAME/site.toml, and server/site.toml."""
 
 CLASSES: Final = (
     "nvflare.collab.runtime.controller.CollabController",
@@ -38,19 +38,19 @@ CLASSES: Final = (
     "secea.engines.nvflare.Conductor",
     "secea.engines.nvflare.Member",
 )
-"""What a job names. A site that has these on its list of allowed classes needs to accept no code from the server."""
+"""The classes that a job names. A site that allows just these need not accept code from the server."""
 
 _RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands")
-"""What a role may do that NVFlare's policy gives everything to; but for bringing code."""
+"""The rights of a role to which NVFlare's policy gives everything, without the right to bring code."""
 
 _GRACE: Final = 1.0
-"""Seconds that NVFlare gets beyond a call's timeout to say that it timed out."""
+"""Extra seconds for NVFlare to report that a call has timed out."""
 
 _logger = logging.getLogger(__name__)
 
 
 def site_file(name: str, kit: Path | str) -> Path:
-    """Where the file of a site is: local/secea.toml in its startup kit, which may be a link; or see `SITES`."""
+    """The path of a site's file: local/secea.toml in its startup kit, which may be a link. Or see `SITES`."""
     folder = os.environ.get(SITES)
     return (Path(folder) / name / "site.toml" if folder else Path(kit) / "local" / "secea.toml").resolve()
 
@@ -58,7 +58,7 @@ def site_file(name: str, kit: Path | str) -> Path:
 def permit(folder: Path | str) -> None:
     """Let a site, or a simulator's folder, run these jobs: add `CLASSES` to its allowed classes.
 
-    A startup kit refuses from then on all jobs that bring code of their own: such code could read the identity key.
+    From then on the startup kit refuses all jobs that bring their own code. Such code could read the identity key.
     """
     local = Path(folder) / "local"
     local.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def permit(folder: Path | str) -> None:
 
 
 def _policy(path: Path) -> dict[str, Any]:
-    """What a site decided, or what came with its startup kit."""
+    """The site's own policy, or the one that came with its startup kit."""
     files = (path, path.with_name(f"{path.name}.default"))
     return next((json.loads(file.read_bytes()) for file in files if file.exists()), {})
 
@@ -87,7 +87,7 @@ def _write(path: Path, policy: dict[str, Any]) -> None:
 
 
 class Member:
-    """A client's side of the job: hands each order of the server to the core of its site."""
+    """A client's side of the job. It hands each order of the server to the core of its site."""
 
     def __init__(self) -> None:
         self._core: Core | None = None
@@ -99,7 +99,7 @@ class Member:
 
     @collab.publish
     def obey(self, order: Buffer, timeout: float) -> Buffer | str:
-        """The reply's bytes, or in words why there is none."""
+        """The bytes of the reply, or a text that says why there is none."""
         assert self._core is not None
         if collab.caller != "server":
             return f"{collab.caller} gave an order, which only the server may do"
@@ -139,7 +139,7 @@ class CollabPort:
             yield n, Failure(f"it did not reply within {timeout:.1f} s")
 
     def _call(self, n: int, order: Order, timeout: float) -> Future[Reply | Failure]:
-        """Give an order in a thread of its own: nobody has to wait for its end."""
+        """Give an order in a thread of its own, so that nobody has to wait for its end."""
         task, call = self._calls.get(n, (None, None))
         if call is None or call.done():
             call = Future()
@@ -157,8 +157,8 @@ class CollabPort:
             call.set_result(Failure(str(error)))
         except CollabCallError as error:
             call.set_result(Failure(f"it cannot be reached: {error.cause}"))
-        except BaseException as error:  # whatever it was, nobody waits for a call that is over
-            call.set_result(Failure(f"the call broke off: {error}"))
+        except BaseException as error:  # whatever it was, nobody must wait for a call that is over
+            call.set_result(Failure(f"the call was interrupted: {error}"))
             raise
 
     def _reply(self, n: int, order: Order, timeout: float) -> Reply | Failure:
@@ -177,7 +177,7 @@ class CollabPort:
 
 
 class Conductor:
-    """The server's side of the job: set-up, and so many rounds. A job on the state of one that broke off goes on."""
+    """The server's side of the job: set-up, then rounds. It continues an interrupted job if it has that job's state."""
 
     def __init__(
         self, rounds: int, stage: float = 30.0, bytes_per_second: float = 2e6, training: float = 3600.0
@@ -187,7 +187,7 @@ class Conductor:
 
     @collab.main
     def run(self) -> None:
-        """What NVFlare calls."""
+        """Run the job. NVFlare calls it."""
         site = Site.read(site_file("server", collab.workspace.get_root_dir()))
         port = CollabPort(site.session.roster.names, {proxy.name: proxy for proxy in collab.clients})
         serve(site, port, self.rounds, Patience(self.stage, self.bytes_per_second, self.training), _logger)
@@ -206,7 +206,7 @@ class _Recipe(CollabRecipe):
 
 
 def recipe(rounds: int, *, clients: int, name: str = "secea", patience: Patience | None = None) -> CollabRecipe:
-    """The job: so many rounds with at least so many connected clients. Run it with NVFlare's `SimEnv` or `ProdEnv`."""
+    """The job: `rounds` rounds with at least `clients` connected clients. Run it with `SimEnv` or `ProdEnv`."""
     if rounds < 1:
         raise ParamsError(f"rounds must be at least 1, got {rounds}")
     p = patience or Patience()

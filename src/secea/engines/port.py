@@ -1,8 +1,8 @@
-"""The port between the protocol and whatever carries its messages: one exchange of orders and replies.
+"""The interface between the protocol and the engine that carries its messages: exchanges of orders and replies.
 
-The server's side gives each client an `Order` (messages to take, and a task); the client does it and gives a `Reply`
-(messages to pass on). An engine carries both as bytes; `secea.engines.driver` gives the orders, `secea.engines.host`
-obeys them.
+The server's side gives each client an `Order`: messages to take, and a task. The client does it and gives a `Reply`:
+messages to pass on. An engine carries both as bytes. `secea.engines.driver` gives the orders, and `secea.engines.host`
+carries them out.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from secea.wire.messages import Buffer
 
 
 class Task(IntEnum):
-    """What a client does after it has taken its messages, and before it replies with its outbox."""
+    """What a client does after taking its messages and before replying with its outbox."""
 
     HELLO = 1
-    """Say who and where you are."""
+    """Say who you are, and where in the protocol."""
     STEP = 2
     """Nothing more."""
     ROUND = 3
     """Train, and begin the round."""
     END = 4
-    """It is over: keep the result, and forget the rest."""
+    """The run is over: keep the result, and forget the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a client is asked for. It may come twice: the reply is then the same."""
+    """What a client is asked to do. If it comes twice, the reply is the same."""
 
     task: Task
     round: int = 0
     messages: list[Buffer] = field(default_factory=list, repr=False)
 
     def to_bytes(self) -> bytes:
-        """As it travels."""
+        """The encoded bytes, as they travel."""
         return _pack((self.task, self.round), b"", self.messages)
 
     @classmethod
@@ -53,18 +53,18 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a client gives back: its outbox, and where it stands."""
+    """What a client gives back: its outbox, and where it is in the protocol."""
 
     messages: list[Buffer] = field(default_factory=list, repr=False)
     fault: str = ""
-    """Why it cannot go on: what it refused, or what went wrong at its side."""
+    """Why it cannot continue: what it refused, or what went wrong on its side."""
     more: bool = False
-    """This is a part of the outbox; the rest follows (within one process alone)."""
+    """Whether this is only a part of the outbox, and the rest follows. It happens only within one process."""
     standing: bytes = b""
-    """Where it stands (`secea.party.phases.Standing`)."""
+    """Where the client is in the protocol (`secea.party.phases.Standing`)."""
 
     def to_bytes(self) -> bytes:
-        """As it travels."""
+        """The encoded bytes, as they travel."""
         return _pack((0, 0), self.fault.encode(), [self.standing, *self.messages])
 
     @classmethod
@@ -90,15 +90,16 @@ class Port(Protocol):
     def exchange(
         self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
     ) -> Iterator[tuple[int, Reply | Failure]]:
-        """Give each client its order; what comes back, in any order, at most `timeout` seconds later. Never hangs.
+        """Give each client its order, and yield what comes back, in any order. Ends after at most `timeout` seconds.
 
-        `inboxes` gives the messages that can be delivered when it is called; once is enough. The caller may stop early.
+        `inboxes` gives the messages that can be delivered at the time of the call; one call is enough. The caller may
+        stop early.
         """
         ...
 
 
 def orders(tasks: Mapping[int, Task], round: int, inboxes: Mapping[int, list[Buffer]]) -> dict[int, Order]:
-    """What each client gets. A client that is only called gets no messages: it may not know what they are about."""
+    """The order for each client. A client that is only called gets no messages, since it may not understand them."""
     return {n: Order(task, round, [] if task is Task.HELLO else list(inboxes.get(n, []))) for n, task in tasks.items()}
 
 
@@ -114,14 +115,14 @@ def _pack(numbers: tuple[int, int], text: bytes, messages: list[Buffer]) -> byte
 def _parse(data: Buffer, carrier: int) -> tuple[tuple[int, int], bytes, list[Buffer]]:
     view = memoryview(data)
     if len(view) < _HEAD.size:
-        raise ProtocolError((carrier,), f"{len(view)} bytes are no order and no reply")
+        raise ProtocolError((carrier,), f"{len(view)} bytes are neither an order nor a reply")
     first, second, text_bytes, count = _HEAD.unpack_from(view)
     at = _HEAD.size + count * _SIZE.size
     if len(view) < at + text_bytes:
         raise ProtocolError((carrier,), f"an order or a reply of {count} messages is cut off at {len(view)} bytes")
     sizes = [size for (size,) in _SIZE.iter_unpack(view[_HEAD.size : at])]
     if len(view) != at + text_bytes + sum(sizes):
-        raise ProtocolError((carrier,), f"an order or a reply has {len(view)} bytes, and says that it has others")
+        raise ProtocolError((carrier,), f"an order or a reply has {len(view)} bytes, but says that it has another size")
     text = bytes(view[at : at + text_bytes])
     at += text_bytes
     messages: list[Buffer] = []

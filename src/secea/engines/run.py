@@ -1,6 +1,6 @@
-"""The server's side of a run, whatever engine carries it: set-up, so many rounds, and the end.
+"""The server's side of a run on NVFlare or Flower: set-up, the given number of rounds, and the end.
 
-Its state is kept until then, so a run that broke off is taken up by the next one that asks for as many rounds.
+The state is kept until the end. A run that was interrupted is continued by the next run that asks for as many rounds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from secea.engines.store import Store
 from secea.errors import FederationError, RoundLost
 
 MOST_LOST: Final = 8
-"""Rounds that may be lost one after the other, before somebody has to look after it."""
+"""After this many lost rounds in a row the run stops, and an operator has to look into it."""
 
 
 class CountingPort(Port, Protocol):
@@ -28,7 +28,7 @@ class CountingPort(Port, Protocol):
 
 
 def serve(site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger) -> Driver:
-    """Run so many rounds for this site, the server's. One run at a time: it holds the site's state."""
+    """Run `rounds` rounds for the server's site. It locks the site's state, so only one run is possible at a time."""
     with site.store.held(0):
         return _Run(site, port, rounds, patience, logger).all()
 
@@ -44,7 +44,7 @@ class _Run:
         self._started = time.monotonic()
 
     def all(self) -> Driver:
-        """What is left of the run."""
+        """Run whatever is left of the run."""
         driver = self._driver
         try:
             self._set_up()
@@ -57,11 +57,11 @@ class _Run:
             lost = "".join(f"; {self._names[n]} (client {n}): {why}" for n, why in sorted(driver.failures.items()))
             self._log.noted("failed", why=f"{error}{lost}")
             raise FederationError(f"{error}{lost}") from None
-        self._store.forget("rounds")  # clients keep the keys of their names, and the server its numbers
+        self._store.forget("rounds")  # clients keep the keys of their names, and the server keeps its counters
         return driver
 
     def _round(self) -> None:
-        """One round that gives means. One that is lost is recorded, and clients train on."""
+        """Repeat until a round gives means. A lost round is logged, and clients continue training."""
         for _ in range(MOST_LOST):
             try:
                 self._driver.round()
@@ -73,7 +73,7 @@ class _Run:
         raise FederationError(f"{MOST_LOST} rounds in a row were lost")
 
     def _set_up(self) -> None:
-        """A set-up that failed is tried once more, as part of the first round.
+        """Set up. If that fails, try once more, as part of the first round.
 
         A client that lost its state, or forgets it because the server did, says so when it is called again.
         """
@@ -84,9 +84,9 @@ class _Run:
             self._round()
 
     def _progress(self) -> None:
-        """After the set-up and after each round: count, and say what it cost and who is lost."""
+        """Called after the set-up and after each round: count it, and log its cost and who was lost."""
         done = self._driver.done
-        if done != self._last:  # else it was the set-up alone; a round that an earlier run had begun ends in it
+        if done != self._last:  # otherwise it was only the set-up, which finishes a round that was begun before
             self._finished, self._last = self._finished + 1, done
             self._store.save("rounds", b"%d %d" % (self._finished, done))
         seconds, self._started = time.monotonic() - self._started, time.monotonic()
@@ -97,6 +97,6 @@ class _Run:
 
 
 def _counted(store: Store) -> tuple[int, int]:
-    """How many rounds an earlier run finished, and the number of the last one: some numbers give no means."""
+    """How many rounds an earlier run finished, and the number of the last one. They differ if rounds were lost."""
     finished, last = (store.load("rounds") or b"0 0").split()
     return int(finished), int(last)

@@ -1,4 +1,4 @@
-"""A party's own machine, as its own operator describes it: one TOML file, in which no other party has a say.
+"""A party's own machine, described by its own operator in one TOML file. No other party has a say in it.
 
     name = "hospital-b"                  # who this is in the federation file; the server has no name
     federation = "federation.json"       # what all parties agreed on
@@ -36,7 +36,7 @@ from secea.wire.keys import Identity
 _PATHS = ("federation", "identity", "state", "log")
 
 BUSY_SECONDS: Final = 30.0
-"""How long a client waits for an earlier process of its site, which may be about to end."""
+"""How long a client waits for an earlier process of its site that may be about to end."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Site:
 
     @classmethod
     def read(cls, path: Path | str) -> Site:
-        """From a TOML file."""
+        """Read a site's TOML file."""
         folder = Path(path).absolute().parent
         try:
             text = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ParamsError(f"{path} cannot be read: {error.strerror}") from None
         except ValueError as error:
-            raise ParamsError(f"{path} is no TOML: {error}") from None
+            raise ParamsError(f"{path} is not TOML: {error}") from None
         known = {each.name for each in fields(cls)} - {"folder"}
         if unknown := sorted(text.keys() - known):
             raise ParamsError(f"{path} has no use for {unknown[0]!r}; it may have {', '.join(sorted(known))}")
@@ -73,7 +73,7 @@ class Site:
 
     @cached_property
     def session(self) -> Session:
-        """What all parties agreed on."""
+        """The session that all parties agreed on."""
         return read_session(self.federation)
 
     @cached_property
@@ -83,16 +83,16 @@ class Site:
 
     @cached_property
     def store(self) -> Store:
-        """What survives a crash of this party."""
+        """The saved state, which survives a crash of this party."""
         return Store(self.state, self.key, self.session.hash)
 
     @cached_property
     def audit(self) -> Log:
-        """What this party writes down, for its own eyes."""
+        """The party's own audit log."""
         return Log(self.log, self.session.form.kinds)
 
     def host(self) -> Host:
-        """The client of this site, where it stopped; or a new one."""
+        """The client of this site: restored where it stopped, or a new one."""
         if self.name not in self.session.roster.names:
             raise ParamsError(f"{self.name!r} is not in {self.federation}, which names {self.session.roster.names}")
         number = self.session.roster.names.index(self.name)
@@ -109,7 +109,7 @@ class Site:
         return make(**self.arguments)
 
     def server(self) -> Server:
-        """The server of this site, where it stopped; or a new one."""
+        """The server of this site: restored where it stopped, or a new one."""
         saved = self.store.load("server")
         try:
             return Server.restore(self.session, self.key, saved) if saved else Server(self.session, self.key)

@@ -1,4 +1,4 @@
-"""A party's saved state on disk: encrypted, readable by its owner alone, replaced as a whole or not at all."""
+"""A party's saved state on disk: encrypted, readable only by its owner, and replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _held: set[int] = set()
 
 
 def _let_go() -> None:
-    """A process that was forked uses no state: it must not keep the lock of one that is no more."""
+    """Release all locks in a forked process. It uses no state, and must not keep the lock when its parent has ended."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
@@ -40,9 +40,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Store:
-    """Named pieces of state in a directory, sealed under a key that comes from the party's identity.
+    """Named pieces of state in a directory, sealed under a key that is derived from the party's identity.
 
-    What belongs to another session, or to the same party under another key, is neither seen nor deleted.
+    State of another session, or of the same party under another key, is neither read nor deleted.
     """
 
     def __init__(self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom) -> None:
@@ -61,7 +61,7 @@ class Store:
 
     @contextlib.contextmanager
     def held(self, patience: float) -> Iterator[None]:
-        """No other process uses this state meanwhile; a `SnapshotError` if one still does after so many seconds."""
+        """Lock this state against other processes. A `SnapshotError` if one still uses it after `patience` seconds."""
         end = time.monotonic() + patience
         while not (lock := self._lock()):
             if time.monotonic() > end:
@@ -71,12 +71,12 @@ class Store:
         try:
             yield
         finally:
-            if lock in _held:  # not in a process that was forked meanwhile
+            if lock in _held:  # not in a process that was forked in the meantime
                 _held.remove(lock)
                 os.close(lock)
 
     def _lock(self) -> int:
-        """A descriptor of the folder, locked until it is closed or this process ends; 0 if another has it."""
+        """A descriptor of the folder, locked until it is closed or this process ends. 0 if another process has it."""
         try:
             import fcntl
         except ImportError:
@@ -84,7 +84,7 @@ class Store:
                 "a folder of state cannot be locked on this system: engines need Linux or macOS"
             ) from None
         self._make_folder()
-        with contextlib.suppress(FileNotFoundError):  # removed by another, before we came to lock it
+        with contextlib.suppress(FileNotFoundError):  # another process removed it before we could lock it
             descriptor = os.open(self.folder, os.O_RDONLY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +99,7 @@ class Store:
         return self.folder / f"{name}.{self._owner}.state"
 
     def save(self, name: str, data: bytes) -> None:
-        """Replace a piece of state: after a crash at any point either the old or the new one is there, whole."""
+        """Replace a piece of state. After a crash at any point, either the old or the new one is there, complete."""
 
         def write(file: BinaryIO) -> None:
             file.write(_MAGIC)
@@ -130,7 +130,7 @@ class Store:
         try:
             return b"".join(self._opened(name, memoryview(data)))
         except InvalidTag:
-            raise SnapshotError(f"{self._path(name)} is damaged; without it this party begins anew") from None
+            raise SnapshotError(f"{self._path(name)} is damaged; if you remove it, this party begins again") from None
 
     def _opened(self, name: str, data: memoryview) -> Iterator[bytes]:
         start, step = len(_MAGIC) + _PREFIX_BYTES, _PART_BYTES + TAG_BYTES
@@ -144,21 +144,8 @@ class Store:
             yield self._cipher.decrypt(nonce, part, self._label(name, last=i + 1 == count))
 
     def forget(self, name: str) -> None:
-        """A piece of state is no more."""
+        """Delete a piece of state."""
         self._path(name).unlink(missing_ok=True)
-
-    def remove(self) -> None:
-        """It is over: nothing of this session is left, and no folder, unless something else is in it."""
-        self._unlink(f"*.{self._owner}")
-        if any(self.folder.glob("*.*.state")):  # another session's
-            return
-        self._unlink("*")
-        with contextlib.suppress(OSError):  # something of the user's own is in it
-            self.folder.rmdir()
-
-    def _unlink(self, names: str) -> None:
-        for path in (*self.folder.glob(f"{names}.state"), *self.folder.glob(f"{names}.state.*.new")):
-            path.unlink(missing_ok=True)
 
     def _label(self, name: str, *, last: bool) -> bytes:
         return self._session + bytes([last]) + name.encode()

@@ -1,4 +1,4 @@
-"""The bytes of a form, from its table of phases: a plan walks the same rows as the parties, so they cannot differ."""
+"""The bytes that a form sends, computed from its table of phases. Parties follow the same table, so both agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Costs:
     sent_by_clients: int = 0
 
     def add(self, kind: IntEnum | Common, size: int, *, up: int = 0, down: int = 0) -> None:
-        """So many messages of this size to the server, and from it."""
+        """Add `up` messages of this size to the server, and `down` from it."""
         self.bytes[kind.name.lower()] += size * (up + down)
         self.sent_by_clients += size * up
 
@@ -61,7 +61,7 @@ def round_costs(form: Form, params: Params, entities: int) -> Costs:
 
 
 def _chain(form: Form, params: Params, phase: str) -> Iterator[Row]:
-    """The rows from an announced phase until nothing goes on."""
+    """The rows from an announced phase until the server is at rest."""
     first = True
     while phase != REST:
         row = row_of(form.table(params), phase)

@@ -31,7 +31,7 @@ def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
     `plain` (the same means, unprotected), and `central` (all data in one place).
 
     Everything is written to a run folder: settings, metrics of each evaluated round, time and bytes of each round of
-    the protocol, final embeddings. A run that was stopped goes on from there. docs/learning.md has the details.
+    the protocol, final embeddings. A run that was stopped can continue from there. docs/learning.md has the details.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
       secea train kg --data triples.tsv --split own             your own triples
       secea train recommend --data ratings.csv --clients 10
       secea train social --data edges.csv --clients 6
-      secea train --resume runs/kg-umls-20250101-120000         go on with a run that was stopped
+      secea train --resume runs/kg-umls-20250101-120000         continue a run that was stopped
     """  # noqa: D301
     if ctx.invoked_subcommand is None:
         if resume is None:
@@ -232,7 +232,7 @@ def _begin(task: str, options: dict[str, Any]) -> None:
 
 
 def _run(make: Callable[[], Any], as_json: bool) -> None:
-    """Run to the end, and show it; when stopped, say how to go on."""
+    """Run to the end, and show it. If stopped, say how to continue."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("secea train needs PyTorch and what goes with it: pip install 'secea[learn]'")
     from rich.console import Console
@@ -245,10 +245,10 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
         with show.bars(run.config.methods, run.config.rounds, Console(stderr=True)) as (watch, progress):
             result = run.go(watch, progress)
     except KeyboardInterrupt:
-        click.echo(f"stopped; go on with: secea train --resume {folder}", err=True)
+        click.echo(f"stopped; continue with: secea train --resume {folder}", err=True)
         sys.exit(130)
     except OSError:  # a full disk, say: the command line tells it
-        click.echo(f"stopped; when that is mended, go on with: secea train --resume {folder}", err=True)
+        click.echo(f"stopped; when that is fixed, continue with: secea train --resume {folder}", err=True)
         raise
     if as_json:
         click.echo(json.dumps(result, indent=2))

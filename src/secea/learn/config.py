@@ -34,7 +34,7 @@ class Config:
     margin: float
     rounds: int
     norm: int = 2
-    """Of TransE's distance."""
+    """The norm of TransE's distance."""
     clients: int | None = None
     """None: as the data came, or 8."""
     split: str | None = None

@@ -70,7 +70,7 @@ class Folder:
     # ------------------------------------------------------------------------------------------------ checkpoints
 
     def save(self, method: str, round: int, states: Sequence[State], seconds: Mapping[str, float]) -> None:
-        """Where a method stands after a round; `seconds` were spent since its last line."""
+        """Save the state of a method after a round. `seconds` were spent since its last line."""
         arrays = {f"{n}/{name}": array for n, state in enumerate(states) for name, array in state.items()}
         about = np.array(json.dumps({"round": round, "clients": len(states), "seconds": dict(seconds)}))
         self._write(self.path / "checkpoint" / f"{method}.npz", _archive(about=about, **arrays))
@@ -92,7 +92,7 @@ class Folder:
             raise DataError(f"{path} is no checkpoint of a run ({error!r}); {AFRESH}") from None
 
     def secret(self, fresh: bytes) -> bytes:
-        """The key of the run's noise: kept, for this user alone, until the run is finished."""
+        """The key of the run's noise. It is kept, only for this user, until the run is finished."""
         path = self.path / "checkpoint" / "noise.key"
         if not path.exists():
             self._write(path, fresh, 0o600)

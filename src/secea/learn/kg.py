@@ -70,7 +70,7 @@ class KgLearner(Learner):
         tensors = (local, known.questions(local).reshape(2, -1).T.copy())
         self._triples, self._questions = (torch.tensor(each, device=how.device) for each in tensors)
         self._answers = Answers(known, how.device)
-        # Compiled, the differences of all pairs never lie in memory; full batches alone, which all have one shape.
+        # Compiled, the differences of all pairs are never in memory. Only for full batches, which all have one shape.
         self._compiled = torch.compile(model.scores) if how.device.type == "cuda" else model.scores
 
     @property
@@ -99,7 +99,7 @@ class KgLearner(Learner):
 
 
 class Answers:
-    """Which entities are right answers to which questions: a table of bits where it is small enough, or else lists."""
+    """Which entities are right answers to which questions: a table of bits if it is small enough, otherwise lists."""
 
     def __init__(self, known: Known, device: torch.device) -> None:
         self._starts, self._answers = (torch.tensor(each, device=device) for each in (known.starts, known.answers))
@@ -158,7 +158,7 @@ class Knowledge:
         self._exams: dict[tuple[int, str], Exam] = {}
 
     def learner(self, client: int | None) -> Learner:
-        """Of a client, or of all triples together."""
+        """The learner of a client, or (None) of all triples together."""
         some = range(len(self.parts)) if client is None else [client]
         ids = np.unique(np.concatenate([self.ids[n] for n in some]))
         relations = np.unique(np.concatenate([self.relations[n] for n in some]))
@@ -230,7 +230,7 @@ class Knowledge:
         found = []
         for name, part, relations in zip(self.clients, self.parts, self.relations, strict=True):
             if not len(part.train):
-                found.append(f"{name} has no training triples: its embeddings come from the others alone")
+                found.append(f"{name} has no training triples: its embeddings come only from the others")
             if not len(part.test):
                 found.append(f"{name} has no test triples: it has no metrics, and counts in no mean")
             new = np.setdiff1d(np.unique(part.test[:, [0, 2]]), part.train[:, [0, 2]])

@@ -40,7 +40,7 @@ def generator(device: torch.device, *of: object) -> torch.Generator:
 
 @dataclass
 class Score:
-    """What evaluation counted: totals over so many cases, to be pooled over clients and then divided."""
+    """What evaluation counted: totals, and the number of cases. They are pooled over clients and then divided."""
 
     cases: int = 0
     totals: dict[str, float] = field(default_factory=dict)
@@ -114,11 +114,11 @@ class Learner:
         self.shared.copy_(torch.from_numpy(rows))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that another learner for the same data needs to go on from here."""
+        """All that another learner for the same data needs to continue from here."""
         return {name: value.cpu().numpy() for name, value in {"shared": self.shared, **self.own}.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a saved state."""
+        """Continue from a saved state."""
         self.shared.copy_(torch.from_numpy(state["shared"]))
         for name, value in self.own.items():
             value.copy_(torch.from_numpy(state[name]))
@@ -132,7 +132,7 @@ class Task(Protocol):
     better: str
     """higher, or lower."""
     width: int
-    """Of a shared row."""
+    """The width of a shared row."""
     ids: list[NDArray[np.int64]]
     """Each client's entities, ascending."""
 

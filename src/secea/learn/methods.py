@@ -1,4 +1,4 @@
-"""How the clients' tables become the tables that they go on with: nothing, plain means, or secure ones."""
+"""How the clients' tables become the tables that they continue with: unchanged, as plain means, or as secure ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def params_of(
         return form.facts(form.checked(replace(given, precision=precision)))["primes"]
 
     precision, fewest = LEAST_PRECISION, primes(LEAST_PRECISION)
-    with suppress(ParamsError):  # where nothing holds so many bits
+    with suppress(ParamsError):  # if nothing holds this many bits
         while precision < MOST_PRECISION and primes(precision + 1) == fewest:
             precision += 1
     return replace(given, precision=precision)

@@ -26,9 +26,9 @@ class TransE:
         self.margin, self.norm = margin, norm
         self.width = self.relation_width = dim
         self.spread = (margin + 2.0) / dim
-        """Embeddings begin within so much of 0."""
+        """Embeddings start within this distance of 0."""
         self.floats = 1
-        """So many are in memory for each score while scores are computed."""
+        """How many numbers are in memory for each score while scores are computed."""
         self.shrink = 0.0
         """The weight of squared entities in the loss: distances need none."""
 

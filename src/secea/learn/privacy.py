@@ -61,7 +61,7 @@ def gaussian(stream: KeyStream, count: int) -> NDArray[np.float64]:
 
 
 def calibrated(epsilon: float, delta: float, clip: float, rounds: int) -> Privacy:
-    """The least noise for (epsilon, delta) over so many rounds, by the Renyi accountant of dp-accounting."""
+    """The least noise for (epsilon, delta) over this number of rounds, by the Renyi accountant of dp-accounting."""
     if not (epsilon > 0 and 0 < delta < 1 and clip > 0):
         raise ParamsError(f"privacy needs epsilon > 0, 0 < delta < 1 and clip > 0, got {epsilon}, {delta}, {clip}")
     from dp_accounting import ExplicitBracketInterval, calibrate_dp_mechanism
@@ -76,7 +76,7 @@ def calibrated(epsilon: float, delta: float, clip: float, rounds: int) -> Privac
 
 
 def epsilon(privacy: Privacy, delta: float, rounds: int, rows: int = 1) -> float:
-    """What so many rounds cost, for a change of one row, or of so many rows of one client at once."""
+    """The epsilon that the rounds cost, for a change of one row, or of `rows` rows of one client at once."""
     from dp_accounting.rdp import RdpAccountant
 
     return float(RdpAccountant().compose(_event(privacy.multiplier / math.sqrt(rows), rounds)).get_epsilon(delta))

@@ -47,7 +47,7 @@ class RatingLearner(Learner):
         return len(self._rating)
 
     def predict(self, user: Tensor, item: Tensor) -> Tensor:
-        """Of users and items by place."""
+        """Predicted ratings of users and items, given by place."""
         own = self.own
         bias = self.mean + own["user bias"][user] + own["item bias"][item]
         return bias + (own["user"][user] * self.shared[item].float()).sum(-1)
@@ -73,7 +73,7 @@ class Recommendation:
         self.lowest, self.highest = (float(scale.min()), float(scale.max())) if len(scale) else (0.0, 0.0)
 
     def learner(self, client: int | None) -> Learner:
-        """Of a client, or of all ratings together."""
+        """The learner of a client, or (None) of all ratings together."""
         some = range(len(self.parts)) if client is None else [client]
         users, ids = (np.unique(np.concatenate([all_[n] for n in some])) for all_ in (self.users, self.ids))
         train = np.concatenate([self.parts[n].train for n in some])
@@ -103,7 +103,7 @@ class Recommendation:
         found = []
         for name, part in zip(self.clients, self.parts, strict=True):
             if not len(part.train):
-                found.append(f"{name} has no training ratings: its item factors come from the others alone")
+                found.append(f"{name} has no training ratings: its item factors come only from the others")
             if not len(part.test):
                 found.append(f"{name} has no test ratings: it has no metrics, and counts in no mean")
             for what, column in (("users", 0), ("items", 1)):

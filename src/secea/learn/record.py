@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final, TypeVar
-from unittest.mock import patch
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 from secea.engines.federation import Federation
 from secea.engines.traffic import Hop
 from secea.errors import SERVER
 from secea.party.phases import REST
-from secea.wire.keys import Opener, Sealer
-from secea.wire.link import Signer, Verifier
-from secea.wire.messages import Buffer, Header
 
-R = TypeVar("R")
 Spent = dict[tuple[str, str], float]
 """CPU seconds by side (clients, server) and stage of the protocol."""
 AT_REST: Final = "contribute"
@@ -28,16 +23,17 @@ AT_REST: Final = "contribute"
 def recorded(federation: Federation) -> Iterator[dict[str, Any]]:
     """A line of protocol.jsonl, without its round, about what is done with the federation meanwhile."""
     record: dict[str, Any] = {}
-    before, hops, started = _spent(federation), len(federation.traffic), time.perf_counter()
-    with _sealing() as sealed:
-        yield record
+    before, hops, seals = _spent(federation), len(federation.traffic), len(federation.sealed)
+    started = time.perf_counter()
+    yield record
+    sealed = [(_side(who == SERVER), seconds) for who, seconds in federation.sealed[seals:]]
     wall, after = time.perf_counter() - started, _spent(federation)
     spent = {what: seconds - before.get(what, 0.0) for what, seconds in after.items()}
     record.update(wall=wall, **_cpu(spent, sealed), **_bytes(federation.traffic[hops:]))
 
 
 def _spent(federation: Federation) -> Spent:
-    """By all parties, so far."""
+    """What all parties have spent so far."""
     total: Spent = defaultdict(float)
     for who, phases in federation.timing.items():
         for cost in phases.values():
@@ -50,43 +46,8 @@ def _side(server: bool) -> str:
     return "server" if server else "clients"
 
 
-@contextmanager
-def _sealing() -> Iterator[list[tuple[str, float]]]:
-    """CPU seconds of each sealing, opening, signing and verifying while it lasts, by side."""
-    spent: list[tuple[str, float]] = []
-
-    def timed(side: str, work: Callable[..., R], *args: Any) -> R:
-        started = time.thread_time()
-        try:
-            return work(*args)
-        finally:
-            spent.append((side, time.thread_time() - started))
-
-    def sealing(seal: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, *rest: timed(_side(self.header.sender == SERVER), seal, self, *rest)
-
-    def signing(seal: Callable[..., Any]) -> Callable[..., Any]:  # what is signed for all comes from clients
-        return lambda self, *rest: timed("clients", seal, self, *rest)
-
-    def opening(open_: Callable[..., Any]) -> Callable[..., Any]:
-        def opened(self: Opener | Verifier, header: Header, message: Buffer) -> Any:
-            return timed(_side(header.receiver == SERVER), open_, self, header, message)
-
-        return opened
-
-    with ExitStack() as patched:
-        for cls, name, by in (
-            (Sealer, "seal", sealing),
-            (Signer, "seal", signing),
-            (Opener, "open", opening),
-            (Verifier, "open", opening),
-        ):
-            patched.enter_context(patch.object(cls, name, by(getattr(cls, name))))
-        yield spent
-
-
 def _cpu(spent: Spent, sealed: Sequence[tuple[str, float]]) -> dict[str, dict[str, float]]:
-    """Of clients and server without the sealing, which stands apart; and by stage with it."""
+    """CPU time of clients and server without sealing, which is separate; and by stage, with sealing."""
     stages: dict[str, float] = defaultdict(float)
     cpu = {"clients": 0.0, "server": 0.0, "sealing": 0.0}
     for (side, stage), seconds in spent.items():
@@ -100,7 +61,7 @@ def _cpu(spent: Spent, sealed: Sequence[tuple[str, float]]) -> dict[str, dict[st
 
 
 def _bytes(hops: Sequence[Hop]) -> dict[str, Any]:
-    """Of all hops by kind; and what the busiest client and the server sent."""
+    """Bytes of all hops by kind, and what the busiest client and the server sent."""
     sizes: Counter[str] = Counter()
     sent: Counter[int | str] = Counter()
     for hop in hops:

@@ -1,7 +1,7 @@
 """One run: the methods one after the other, from the same seeds and initial embeddings, into one folder.
 
-A run that was killed goes on from its folder. On one machine, without a GPU, all methods but `secea` then give the same
-numbers bit for bit; `secea` draws fresh randomness for the protocol, and gives the same to its resolution.
+A killed run can continue from its folder. On one machine, without a GPU, all methods except `secea` then give the same
+numbers bit for bit. `secea` draws fresh randomness for the protocol, and gives the same to within its resolution.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from secea.learn.recommend import Recommendation
 from secea.learn.social import Links
 
 Watch = Callable[[str, int], None]
-"""Told the method and the round that is done."""
+"""Called with the method and the round that is done."""
 Seconds = defaultdict[str, float]
-"""By what they were spent on."""
+"""Seconds, by what they were spent on."""
 CLIENTS: Final = 8
 """Where neither the user nor the data says how many."""
 SHARING: Final = ("common", "secea", "plain")
 FARTHEST: Final = 8
-"""So many standard deviations no noise goes."""
+"""No noise exceeds this many standard deviations."""
 
 
 class Run:
@@ -65,7 +65,7 @@ class Run:
     def begin(cls, folder: Path, config: Config) -> Run:
         """A new folder."""
         if folder.exists() and any(folder.iterdir()):
-            raise DataError(f"{folder} is not empty; go on with a run by --resume {folder}, or choose another --out")
+            raise DataError(f"{folder} is not empty; continue its run with --resume {folder}, or choose another --out")
         run = cls(folder, config)
         run.folder.write_json("config.json", run.settings)
         run.folder.write_json("overlap.json", run.overlap)
@@ -102,7 +102,7 @@ class Run:
     # ---------------------------------------------------------------------------------------------------- the loop
 
     def go(self, watch: Watch, progress: Progress | None = None) -> dict[str, Any]:
-        """All methods, from where they stand. Returns what `--json` prints. `progress` is told of the set-up."""
+        """Run all methods, from where they stopped. Returns what `--json` prints. `progress` is told of the set-up."""
         done = self.folder.read_json("result.json")
         if done is not None:
             return done

@@ -59,7 +59,7 @@ class Links:
         self._wrong: dict[tuple[int, str], Rows] = {}
 
     def learner(self, client: int | None) -> Learner:
-        """Of a client, or of all edges together."""
+        """The learner of a client, or (None) of all edges together."""
         some = range(len(self.parts)) if client is None else [client]
         ids = np.unique(np.concatenate([self.ids[n] for n in some]))
         train = directed(np.concatenate([self.parts[n].train for n in some]))
@@ -102,7 +102,7 @@ class Links:
         found = []
         for n, (name, part) in enumerate(zip(self.clients, self.parts, strict=True)):
             if not len(part.train):
-                found.append(f"{name} has no training edges: its embeddings come from the others alone")
+                found.append(f"{name} has no training edges: its embeddings come only from the others")
             if not len(part.test):
                 found.append(f"{name} has no test edges: it has no metrics, and counts in no mean")
             elif not len(self.strangers(n, "test")):

@@ -13,7 +13,7 @@ from secea.learn.data import KINDS, STAGES, Dataset, Kind, Part, Rows
 
 SPLITS: Final = ("own", "random", "relation", "files")
 HELD_OUT: Final = 10
-"""Where the data has no test rows: one row in so many is kept for validation, and one for the test."""
+"""If the data has no test rows, one row in this many is kept for validation, and one for the test."""
 
 
 @dataclass(frozen=True)

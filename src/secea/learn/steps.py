@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Of the examples that were picked, and what was drawn for them: their mean loss."""
+"""(the picked examples, what was drawn for them) -> their mean loss."""
 
 
 class Steps:

@@ -190,7 +190,7 @@ def right(R_i: Vector, empty: bool, i: int, uploads: int, s: Secrets, p: int) ->
 def read(R: Vector, G: Vector, W: int, n: Numbers, left: int | None = None) -> Fraction:
     """K5.4, an owner: subtract G, join the primes, subtract the mean of the noise, centre, and divide by C * 2^f.
 
-    W noise clients began the round; so many of them are `left` in its sum.
+    W noise clients began the round; `left` of them are in its sum.
     """
     noisy = W if left is None else left
     Q, mean = math.prod(n.ring.primes), noisy * (n.s * (n.C - 1) + n.C * (wide(W, n) - 1)) // 2

@@ -1,7 +1,7 @@
 """The paper, literally: textbook Paillier, one query for each entity, plain integers. Slow, and the ground truth.
 
 One function for each equation of arXiv 2206.09097, in the paper's order and letters; `aggregate` is the whole protocol.
-Indices count from 0: client 0 is the paper's client 1. `sigma_` is sigma'. Two repairs of eq. 13 stand in `draw_r` and
+Indices count from 0: client 0 is the paper's client 1. `sigma_` is sigma'. Two repairs of eq. 13 are in `draw_r` and
 `mask`; `repaired=False` takes them out. The private union and the one-time pads between clients are left out.
 """
 
@@ -69,7 +69,7 @@ def draw_prime(bits: int, rng: Rng) -> int:
 
 
 def keygen(bits: int, rng: Rng) -> SecretKey:
-    """Client n: a key pair whose modulus has exactly so many bits (p and q are the key's primes here)."""
+    """Client n: a key pair whose modulus has exactly `bits` bits (p and q are the key's primes here)."""
     if bits < 16:
         raise ParamsError(f"a Paillier key needs at least 16 bits to have two primes, got {bits}")
     while True:
@@ -343,7 +343,7 @@ def recover(Y_tilde: Mapping[int, Vector], key: SecretKey, params: Params, p: in
 
 
 def check_enough(answering: Collection[int], params: Params) -> None:
-    """Refuse to go on with fewer answers than decoding needs."""
+    """Refuse to continue with fewer answers than decoding needs."""
     if len(answering) < params.need:
         raise FederationError(f"{len(answering)} clients answered, and {params.need} are needed")
 

@@ -1,7 +1,8 @@
 """A client as a state machine: messages in, messages out. It follows the table of phases of its session's form.
 
-`receive` takes one chunk: it is right and counts, or a `ProtocolError` names who could be at fault and nothing has
-changed. `outbox` gives what the client has to send now. It is a function of the state: the same bytes each time.
+`receive` takes one chunk of a message. Either the chunk is right and counts, or a `ProtocolError` names who could be at
+fault and nothing changes. `outbox` gives what the client has to send now. It depends only on the state, so it gives the
+same bytes each time. Engines use it through `secea.engines.host`, or directly when all parties run in one process.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ from secea.party.phases import (
     Route,
     Row,
     Standing,
-    row_of,
 )
 from secea.party.session import Session
 from secea.table import TableLike
@@ -55,19 +55,19 @@ HASH_BYTES: Final = 32
 ROWS_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Due:
-    """What is still awaited in a phase, and what came."""
+    """What is still awaited in a phase, and what has arrived."""
 
-    waiting: frozenset[tuple[IntEnum, int]] = frozenset()
-    """(kind, sender) of what has not come whole."""
+    waiting: set[tuple[IntEnum, int]] = field(default_factory=set)
+    """(kind, sender) of messages that have not arrived completely."""
     got: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict, repr=False)
     parts: dict[tuple[IntEnum, int], bytearray] = field(default_factory=dict, repr=False)
-    """What has begun to come, as far as it is here: it grows in place, since chunks may be many and small."""
+    """Messages that have arrived in part. They grow in place, since chunks may be many and small."""
     sends: tuple[Header, ...] = ()
     """The labels of what this client sends."""
     salts: Mapping[int, bytes] = field(default_factory=dict)
-    """Of the messages that count, once the server has said whose do."""
+    """The salts of the messages that count, once the server has said whose messages count."""
 
 
 class Client:
@@ -83,7 +83,7 @@ class Client:
         *,
         saved: dict[str, Any] | None = None,
     ) -> None:
-        """`saved` is what this client's part saved in an earlier life."""
+        """`saved` is the state that this client's part saved in an earlier life."""
         if number not in range(len(session.roster.clients)):
             raise CallError(f"there is no client {number!r}; the clients are 0..{session.params.clients - 1}")
         self.session = session
@@ -97,7 +97,7 @@ class Client:
         self.at = Agreement()
         self.due = Due()
         self.vouched = False
-        """Whether the last message was authentic, be it right or wrong."""
+        """Whether the last message was authentic, even if it was wrong."""
         self._running: hashlib._Hash | None = None  # the hash of the broadcast that is coming
         self._rows = 0  # and its number of rows
 
@@ -106,16 +106,16 @@ class Client:
 
     @property
     def number(self) -> int:
-        """n."""
+        """The number of this client, n."""
         return self.link.number
 
     @property
     def row(self) -> Row:
-        """The row of the table that this client is in."""
-        return row_of(self.session.rows, self.at.phase)
+        """The row of this client's present phase."""
+        return self.session.row(self.at.phase)
 
     def overdue(self) -> ProtocolError | None:
-        """What should have come by now, and who may have failed to send it. None where nothing is due."""
+        """An error with what should have arrived by now and who may not have sent it. None if nothing is due."""
         where = f"in the phase '{self.at.phase}' of union {self.at.union}, round {self.at.round}"
         if self.at.phase in (REST, STOPPED, self.session.form.end_phase):
             return None
@@ -128,7 +128,7 @@ class Client:
     # ---------------------------------------------------------------------------------------------------- receiving
 
     def receive(self, message: Buffer) -> None:
-        """Take one chunk that the server handed over."""
+        """Take one chunk that the server delivered."""
         self.vouched = False
         header = self.link.parse(message, SERVER)
         kind = header.kind.name
@@ -156,7 +156,7 @@ class Client:
         return opened
 
     def _require(self, header: Header) -> None:
-        """The label is the one that is due now."""
+        """Check that a message with this label is due now."""
         self._require_label(header)
         if header.kind.name in (Common.KEY, Common.DIGEST):
             due = header.sender == SERVER
@@ -170,14 +170,14 @@ class Client:
             raise self.link.unauthentic(header.sender, f"{header.title} took another way than its kind")
 
     def _require_label(self, header: Header) -> None:
-        """Numbers and context are those of the present phase."""
+        """Check that numbers and context are those of the present phase."""
         for name, value in (self.session.form.label(header.kind, self.at) | {"context": self.at.context}).items():
             if getattr(header, name) != value:
                 what = "other members or another union than ours" if name == "context" else f"another {name}"
                 raise self.link.unauthentic(header.sender, f"{header.title} was made for {what}")
 
     def _on_its_way(self, header: Header) -> bool:
-        """Whether the message took the way of its kind: a signed one is for all, a sealed one for us."""
+        """Whether the message took the route of its kind: signed messages are for all, sealed ones for us."""
         routes = self.session.form.routes
         open_to_all = routes.get(header.kind) in (Route.ALL, Route.BROADCAST)
         return header.receiver == (ALL if open_to_all else self.number)
@@ -187,7 +187,7 @@ class Client:
             raise FaultyPeer(SERVER, f"{opened.header.title} has {len(opened.payload)} bytes instead of {size}")
 
     def _begin(self, opened: Opened) -> None:
-        """The server says what begins, and who takes part. Numbers only grow; members are those we know."""
+        """The server announces a phase and its members. Check that numbers grow, and that we know the members."""
         header, session, before = opened.header, self.session, self.at
         if header.sender != SERVER or header.receiver != self.number:
             raise self.link.unauthentic(header.sender, f"{header.title} is for the server to say")
@@ -200,7 +200,7 @@ class Client:
             return
         before = self._said
         if begin.phase >= len(session.rows):
-            raise FaultyPeer(SERVER, f"{header.title} names a phase that there is not")
+            raise FaultyPeer(SERVER, f"{header.title} names a phase that does not exist")
         row = session.rows[begin.phase]
         numbers = {name: getattr(header, name) for name in before.numbers}
         if not row.announced or header.chunks != 1:
@@ -222,10 +222,11 @@ class Client:
         context = session.form.begun(anchor, row.phase, numbers, begin.to_bytes())
         at = begin.agreed(row.phase, before, numbers, context)
         self._check_begin(at)
-        if at.round > session.params.rounds or at.names > min(session.form.last_epoch, at.union):
+        to_come = row.phase == session.form.ready_phase
+        if at.round + to_come > session.params.rounds or at.names > min(session.form.last_epoch, at.union):
             raise FaultyPeer(SERVER, f"{header.title} has numbers that this session does not have")
         if row.phase == session.form.union_phase:
-            at = replace(at, named=at.names)  # epochs of names that passed while we were away are none of ours
+            at = replace(at, named=at.names)  # epochs of names that passed while we were away do not concern us
         self.link.take(opened)
         self._enter(at)
 
@@ -236,7 +237,7 @@ class Client:
             raise FaultyPeer(SERVER, str(error)) from None
 
     def _settle(self, opened: Opened, begin: Begin) -> None:
-        """The server says whose messages of this phase count, ours among them. They follow."""
+        """The server says whose messages of this phase count, including ours. Those messages follow."""
         header, row, members = opened.header, self.row, dict(begin.members)
         self._require_label(header)
         if header.chunks != 1 or self.due.salts:
@@ -249,13 +250,13 @@ class Client:
         at = replace(self.at, members=begin.clients, word=begin.to_bytes())
         self._check_begin(at)
         self.link.take(opened)
-        waiting = frozenset((kind, v) for kind in row.sends for v in begin.clients if v != self.number)
-        self.at, self.due = at, replace(self.due, waiting=waiting, salts=members, sends=())
-        if not waiting:
+        self.at, self.due.salts, self.due.sends = at, members, ()
+        self.due.waiting = {(kind, v) for kind in row.sends for v in begin.clients if v != self.number}
+        if not self.due.waiting:
             self._finish()
 
     def _got_key(self, opened: Opened) -> None:
-        """The key of the broadcast that follows, the name of its label, and its number of rows."""
+        """Take the key of the broadcast that follows, the digest of its label, and its number of rows."""
         self._whole(opened, KEY_BYTES + DIGEST_BYTES + ROWS_BYTES)
         payload = bytes(opened.payload)
         rows, most = int.from_bytes(payload[-ROWS_BYTES:], "little"), self.session.params.max_union or 0
@@ -268,7 +269,7 @@ class Client:
         self.link.take(opened)
 
     def _got_digest(self, opened: Opened) -> None:
-        """The hash of the whole broadcast: only now does it count."""
+        """Take the hash of the whole broadcast. Only now does the broadcast count."""
         self._whole(opened, HASH_BYTES)
         complete = [kind for kind in self.row.answers if (kind, SERVER) in self.due.got]
         if self._running is None or not complete:
@@ -281,13 +282,13 @@ class Client:
         self._arrived((complete[-1], SERVER))
 
     def _got(self, opened: Opened, message: Buffer) -> None:
-        """A chunk of something that is awaited."""
+        """Take a chunk of a message that is awaited."""
         header, form, params = opened.header, self.session.form, self.session.params
         place = (header.kind, header.sender)
         broadcast = form.routes[header.kind] is Route.BROADCAST
         at = replace(self.at, size=self._rows) if broadcast else self.at
         if header.chunk == 0 and place in self.due.parts and header.kind in form.streamed:
-            self.stop()  # what is read as it comes cannot be begun again: nobody tries twice and sees the difference
+            self.stop()  # a streamed message cannot be sent twice, so that nobody can vary it and compare
             raise FaultyPeer(header.sender, f"{header.title} is begun a second time")
         if header.kind not in form.unsized:
             layout = form.layout(header.kind, params, at, header.sender, self.number)
@@ -307,22 +308,22 @@ class Client:
                 self.stop()
                 raise FaultyPeer(header.sender, f"{header.title} cannot be right: {error}") from None
         self.link.take(opened)
-        if header.chunk == 0:  # what is begun anew counts alone
+        if header.chunk == 0:  # if a message is begun again, only the new one counts
             self.due.parts[place] = bytearray()
         if header.kind not in form.streamed:
             self.due.parts[place] += opened.payload
         if header.chunk + 1 == header.chunks:
-            self.due = replace(self.due, got=self.due.got | {place: bytes(self.due.parts.pop(place))})
-            if not broadcast:  # that counts when its hash has come
+            self.due.got[place] = bytes(self.due.parts.pop(place))
+            if not broadcast:  # a broadcast counts when its hash has come
                 self._arrived(place)
 
     def _arrived(self, place: tuple[IntEnum, int]) -> None:
-        self.due = replace(self.due, waiting=self.due.waiting - {place})
+        self.due.waiting.discard(place)
         if not self.due.waiting:
             self._finish()
 
     def _finish(self) -> None:
-        """All of a phase has come."""
+        """Everything of a phase has arrived."""
         try:
             at = self.part.finish(self.at, self.due.got)
         except ProtocolError:
@@ -331,15 +332,15 @@ class Client:
         self._enter(replace(at, phase=self._after(self.row)))
 
     def _after(self, row: Row) -> str:
-        """The phase that follows by itself: none where the server says who goes on."""
-        return REST if row_of(self.session.rows, row.then).decides else row.then
+        """The phase that follows by itself. `REST` if the server has to say who continues."""
+        return REST if self.session.row(row.then).decides else row.then
 
     # ------------------------------------------------------------------------------------------------------- phases
 
     def _enter(self, at: Agreement) -> None:
-        """A phase begins: what it sends is labelled now, and what it waits for is known."""
+        """Begin a phase: label what is to be sent, and note what to wait for."""
         form, params, me = self.session.form, self.session.params, self.number
-        row, at = row_of(self.session.rows, at.phase), replace(at, word=b"")
+        row, at = self.session.row(at.phase), replace(at, word=b"")
         mine = [kind for kind in row.sends if me in form.senders(kind, params, at)]
         try:
             self.part.enter(at)
@@ -347,25 +348,28 @@ class Client:
             assert row.instead is not None
             mine = [row.instead]
         waiting: set[tuple[IntEnum, int]] = set()
-        for kind in () if row.settles else row.sends:  # else the server says first whose messages count
+        for kind in () if row.settles else row.sends:  # otherwise the server first says whose messages count
             if form.routes[kind] is not Route.SERVER and me in form.receivers(kind, params, at):
                 waiting |= {(kind, v) for v in form.senders(kind, params, at) if v != me}
         waiting |= {(kind, SERVER) for kind in row.answers if me in form.receivers(kind, params, at)}
         labels = tuple(self.link.label(kind, form.label(kind, at), at.context) for kind in mine)
-        self.at, self.due, self._running = at, Due(frozenset(waiting), sends=labels), None
+        self.at, self.due, self._running = at, Due(waiting, sends=labels), None
         if row.sends and not waiting and not mine and row.then != at.phase:
             self._enter(replace(self.part.finish(at, {}), phase=self._after(row)))
 
     @property
     def asked(self) -> bool:
-        """Whether the server asks for training, or may do so without a word, and nothing was contributed yet."""
+        """Whether this client should train and contribute now, and has not yet done so.
+
+        In some forms the server asks for it in a message. In others a client may begin without being asked.
+        """
         at, phase = self.at, self.session.form.ready_phase
         if not self.session.asks:
             return at.phase == REST and at.size != UNKNOWN and not self.part.unsettled
         return at.phase == phase and not self.part.trained
 
     def contribute(self, table: TableLike, round: int) -> None:
-        """What this client trained in a training round. It says that it is ready, and uploads when all are."""
+        """Contribute the table of a training round. The client then says it is ready, and uploads when all are."""
         if not self.asked:
             raise FederationError(f"{party(self.number)} was not asked for a table: it is in '{self.at.phase}'")
         self.part.contribute(table, round, self.at)
@@ -374,32 +378,32 @@ class Client:
 
     @property
     def _said(self) -> Agreement:
-        """Where it stands by the server's word: a round that was begun without one does not count yet."""
+        """The state by the server's word. A round that the client began on its own does not count yet."""
         alone = self.row.silent and not self.due.salts
         return replace(self.at, round=self.at.round - 1) if alone else self.at
 
     @property
     def standing(self) -> Standing:
-        """Where this client stands, for a server that calls it."""
+        """The client's position in the session, for a server that calls it."""
         at = self._said
         over = at.phase in (GREETING, STOPPED, self.session.form.end_phase) or self.part.unsettled
         settled = 0 if over else at.union
         return Standing(settled, at.union, at.names, at.named, at.round, at.base)
 
     def stop(self) -> None:
-        """Give up what goes on: nothing more is sent or taken until the server begins anew."""
+        """Give up the present phase. Nothing is sent or taken until the server begins again."""
         self.at, self.due, self._running = replace(self._said, phase=STOPPED), Due(), None
 
     # ----------------------------------------------------------------------------------------------------- restarts
 
     def save(self) -> bytes:
-        """What must survive a restart; save it before anything leaves. It holds keys: keep it secret."""
+        """What must survive a restart. Save it before anything is sent. It contains keys, so keep it secret."""
         plain = {"what": _SNAPSHOT, "session": self.session.hash, "number": self.number}
         return snapshot.dumps(plain | {"at": self._said.plain(), "part": self.part.plain()})
 
     @classmethod
     def restore(cls, session: Session, identity: Identity, data: bytes, entropy: Entropy = os.urandom) -> Self:
-        """The client that was saved, in a new life: it says hello again, and takes part from the next union on."""
+        """Restore a saved client, in a new life. It says hello again, and takes part from the next union on."""
         content = snapshot.loads(data)
         with snapshot.reading():
             if content["what"] != _SNAPSHOT or content["session"] != session.hash:
@@ -408,7 +412,7 @@ class Client:
                 )
             number = content["number"]
             if identity.public != session.roster.key(number):
-                raise SnapshotError(f"this is saved state of {party(number)}: restore it with the identity of that one")
+                raise SnapshotError(f"this is saved state of {party(number)}: restore it with that client's identity")
             client = cls(session, number, identity, (), entropy, saved=content["part"])
             client.at = Agreement.resumed(content["at"])
         return client
@@ -445,10 +449,10 @@ class Client:
 
 
 def _next(row: Row, before: Agreement, header: Header) -> bool:
-    """Whether the numbers of an announcement follow ours: of the same round or another one, or of another union."""
+    """Whether the numbers of an announcement follow ours: for the same round, a later one, or another union."""
     if row.counts != "union":
         same = replace(before, round=header.round).numbers
         next_round = header.round > before.round if row.counts == "round" else header.round == before.round
         return next_round and all(getattr(header, name) == value for name, value in same.items())
     fits = header.attempt < MOST_ATTEMPTS and header.epoch <= min(before.union + MOST_AHEAD, MOST_BEGUN - 1)
-    return fits and header.epoch > before.union and header.round >= before.round  # who was absent has missed rounds
+    return fits and header.epoch > before.union and header.round >= before.round  # absent clients have missed rounds

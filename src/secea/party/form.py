@@ -1,7 +1,9 @@
-"""What a form of the protocol is: a table of phases, the way of each message, and a part for client and server.
+"""The interface of a *form*, a variant of the protocol: a table of phases, message routes, and client and server parts.
 
-The parties (`secea.party`) know nothing else of a form. A part is a small state machine without labels, keys or order:
-it is asked for payloads, and given payloads that are authentic, complete, and of the right length.
+`secea.forms.keyed` and `secea.forms.paillier` implement it. The parties (`secea.party.client`, `secea.party.server`)
+know nothing else about a form. A *part* is a small state machine: what a form does on one side. It knows nothing of
+labels, keys or message order. The party asks it for payloads, and gives it payloads that are authentic, complete and of
+the right length.
 """
 
 from __future__ import annotations
@@ -27,40 +29,40 @@ if TYPE_CHECKING:
     from secea.plan import Plan
 
 Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
-"""What came in a phase: the whole payload of each (kind, sender)."""
+"""What arrived in a phase: the whole payload of each (kind, sender)."""
 
 
 class Retry(Exception):
-    """What was collected gives no result, and another attempt may."""
+    """What was collected gives no result, but another attempt may."""
 
 
 class ClientPart(Protocol):
-    """What client n does in each phase."""
+    """What client n of a form does in each phase."""
 
     link: Link
-    """Its connections; set before anything else is asked of it."""
+    """Its connections. Set before anything else is called."""
 
     @property
     def introduction(self) -> bytes:
-        """What its hello carries beside keys: a part that was restored says the same as before."""
+        """What its hello carries besides keys. A restored part says the same as before."""
         ...
 
     @property
     def faults(self) -> list[ProtocolError]:
-        """What others did wrong in the last round, and could be mended."""
+        """What others did wrong in the last round and could be corrected."""
         ...
 
     @property
     def unsettled(self) -> bool:
-        """Whether a new union has to come before its next round, and it is no secret."""
+        """Whether its next round needs a new union first. True only if others may know it."""
         ...
 
     def prepare(self) -> None:
-        """Offline, before a round: whatever does not depend on the tables, and needs no message."""
+        """Compute ahead of a round what depends neither on the tables nor on messages."""
         ...
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
-        """The table that it trained in a training round. `RoundLost` where that round's values cannot go out again."""
+        """Take the table of a training round. `RoundLost` if that round's values must not be sent again."""
         ...
 
     def means_like(self, table: Table) -> NDArray[np.floating[Any]]:
@@ -72,23 +74,26 @@ class ClientPart(Protocol):
         ...
 
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
-        """Other entities from the next epoch of names on; `at_once`, or as many in each as there is room for."""
+        """Change the entities from the next epoch of names on.
+
+        With `at_once` all new ones must fit into one epoch. Otherwise each epoch takes as many as it has room for.
+        """
         ...
 
     def inherit(self, before: Session, part: Any) -> None:
-        """Take over what a session that follows another one keeps, from this client's part in that one."""
+        """In a session that follows another one: take over what is kept, from this client's `part` in that one."""
         ...
 
     def renounce(self) -> None:
-        """The session did not come about: the one before goes on, as far as that is still safe."""
+        """The session failed to start. The previous one continues, if that is still safe."""
         ...
 
     tick: Callable[[int], None] | None
-    """Called with what was done of the long part of a set-up."""
+    """Called with the progress of the long part of a set-up."""
 
     @property
     def trained(self) -> bool:
-        """Whether it has a table for the round that is to begin."""
+        """Whether it has a table for the next round."""
         ...
 
     @property
@@ -112,28 +117,28 @@ class ClientPart(Protocol):
         ...
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        """What must be agreed on before an announced phase begins."""
+        """The context that must be agreed on before an announced phase begins."""
         ...
 
     def check_begin(self, at: Agreement) -> None:
-        """Refuse, with a `ValueError`, what the server must not announce now."""
+        """Refuse a phase that the server must not announce now, with a `ValueError`."""
         ...
 
     def enter(self, at: Agreement) -> None:
-        """A phase begins: draw what it needs. Nothing is drawn later, so that a message can be made again."""
+        """Begin a phase: draw its randomness. Nothing is drawn later, so that a message can be made again."""
         ...
 
     def payloads(
         self, kind: IntEnum, receivers: Sequence[int], at: Agreement
     ) -> Iterator[tuple[int, Sequence[Buffer]]]:
-        """The chunks of a message for each receiver, each in parts; `SERVER` and `ALL` may be receivers too.
+        """The chunks of a message for each receiver, each in parts. `SERVER` and `ALL` may be receivers too.
 
-        Those of one receiver come in order; in which order receivers take turns is for the form to say.
+        The chunks of one receiver come in order. The form decides how receivers take turns.
         """
         ...
 
     def stream(self, kind: IntEnum, sender: int, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
-        """A chunk that is read as it comes. A `ProtocolError`, or a `ValueError`, says why it cannot be right."""
+        """Use a chunk as soon as it arrives. A `ProtocolError` or a `ValueError` says why it cannot be right."""
         ...
 
     def plain(self) -> dict[str, Any]:
@@ -141,35 +146,36 @@ class ClientPart(Protocol):
         ...
 
     def restore(self, plain: dict[str, Any]) -> None:
-        """The state that was saved. What is held in memory alone is gone."""
+        """Load a saved state. Whatever was kept only in memory is lost."""
         ...
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """All is here: the next state, and what is agreed on now. A `ProtocolError` blames, and changes nothing.
+        """Finish a phase when everything has arrived; returns what is agreed on now.
 
-        `Retry` where it cannot go on, and the table says what is sent instead.
+        A `ProtocolError` blames somebody, and nothing changes. `Retry` says that it cannot continue; the table of
+        phases then says what is sent instead.
         """
         ...
 
 
 class ClientDefaults:
-    """What most forms ask of a client's part: nothing in its hello, nothing that could be mended, nothing ahead."""
+    """Defaults for a client's part: nothing extra in its hello, no corrected faults, nothing computed ahead."""
 
     tick: Callable[[int], None] | None = None
 
     @property
     def introduction(self) -> bytes:
-        """Keys alone."""
+        """Nothing besides keys."""
         return b""
 
     @property
     def unsettled(self) -> bool:
-        """Whatever changes, it is not said openly."""
+        """False: whatever changes is not announced openly."""
         return False
 
     @property
     def without_mean(self) -> tuple[Name, ...]:
-        """Every entity gets a mean."""
+        """Empty: every entity gets a mean."""
         return ()
 
     @property
@@ -178,7 +184,7 @@ class ClientDefaults:
         return []
 
     def prepare(self) -> None:
-        """Nothing is made ahead without messages."""
+        """Nothing is computed ahead without messages."""
 
     def inherit(self, before: Session, part: Any) -> None:
         """A session that follows another one keeps nothing."""
@@ -188,40 +194,40 @@ class ClientDefaults:
 
 
 class ServerPart(Protocol):
-    """What the server does in each phase."""
+    """What the server of a form does in each phase."""
 
     link: Link
-    """Its connections; set before anything else is asked of it."""
+    """Its connections. Set before anything else is called."""
 
     def prepare(self, at: Agreement) -> None:
-        """As for a client."""
+        """See `ClientPart.prepare`."""
         ...
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        """As for a client."""
+        """See `ClientPart.anchor`."""
         ...
 
     def enter(self, at: Agreement) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         ...
 
     def stream(self, kind: IntEnum, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
-        """A chunk of a message that is used as it comes. A `ValueError` says why it cannot be right."""
+        """Use a chunk as soon as it arrives. A `ValueError` says why it cannot be right."""
         ...
 
     def ready(self, kind: IntEnum, at: Agreement) -> Iterator[tuple[int, Sequence[Buffer]]]:
-        """The chunks that can leave now, in order, each with its receiver (`ALL` for all); each is given once."""
+        """The chunks that can leave now, in order, each with its receiver (or `ALL`). Each chunk is given once."""
         ...
 
     renamed: bool
-    """Whether somebody's entities changed, when the last training was over."""
+    """Whether somebody's entities had changed by the end of the last training."""
 
     def prepared(self, at: Agreement) -> bool:
-        """Whether what is made ahead of rounds is there for the next one."""
+        """Whether what is computed ahead of rounds is ready for the next one."""
         ...
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """All is here: what is agreed on now. Or `Retry`."""
+        """Finish a phase when everything has arrived; returns what is agreed on now, or raises `Retry`."""
         ...
 
 
@@ -229,16 +235,16 @@ class Form(Protocol):
     """One form of the protocol: everything about it that is public."""
 
     def introduction_bytes(self, params: Params) -> int:
-        """The bytes that a client's hello carries beside keys."""
+        """The number of bytes that a client's hello carries besides keys."""
         ...
 
     def check_introduction(self, params: Params, data: bytes) -> None:
-        """Refuse, with a `ValueError`, what a client's hello carries."""
+        """Check what a client's hello carries besides keys. A `ValueError` if it is wrong."""
         ...
 
     @property
     def unsized(self) -> frozenset[IntEnum]:
-        """The kinds whose size their receiver does not know before: its part checks it."""
+        """The kinds of messages whose size the receiver does not know beforehand. Its part checks the size."""
         ...
 
     def label(self, kind: IntEnum, at: Agreement) -> dict[str, int]:
@@ -251,22 +257,22 @@ class Form(Protocol):
 
     @property
     def name(self) -> str:
-        """As users write it."""
+        """The form's name, as users write it."""
         ...
 
     @property
     def kinds(self) -> type[IntEnum]:
-        """Its messages; those of `Common` are among them."""
+        """The kinds of its messages, including those of `Common`."""
         ...
 
     @property
     def routes(self) -> Mapping[IntEnum, Route]:
-        """The way of each kind."""
+        """The route of each kind of message."""
         ...
 
     @property
     def streamed(self) -> frozenset[IntEnum]:
-        """The kinds that are used chunk by chunk, and not collected."""
+        """The kinds of messages that are used chunk by chunk instead of being collected."""
         ...
 
     def table(self, params: Params) -> tuple[Row, ...]:
@@ -274,7 +280,7 @@ class Form(Protocol):
         ...
 
     def quorum(self, params: Params, at: Agreement) -> int:
-        """How many members are enough in a phase that goes on without some."""
+        """How many members are enough in a phase that continues without some of them."""
         ...
 
     @property
@@ -284,17 +290,17 @@ class Form(Protocol):
 
     @property
     def names_phase(self) -> str:
-        """The phase with which changed entities begin; empty where a new union is all that they need."""
+        """The phase that begins an epoch of new names. Empty if changed entities need only a new union."""
         ...
 
     @property
     def union_phase(self) -> str:
-        """The phase with which a union of other participants begins."""
+        """The phase that begins a new union, for example with other participants."""
         ...
 
     @property
     def prepare_phase(self) -> str:
-        """The phase in which what rounds need is made ahead."""
+        """The phase in which things are computed ahead of rounds."""
         ...
 
     @property
@@ -304,12 +310,12 @@ class Form(Protocol):
 
     @property
     def round_phase(self) -> str:
-        """The phase in which a round begins."""
+        """The phase with which a round begins."""
         ...
 
     @property
     def end_phase(self) -> str:
-        """The phase with which a run is over."""
+        """The phase that ends a run."""
         ...
 
     @property
@@ -318,25 +324,25 @@ class Form(Protocol):
         ...
 
     def patience(self, params: Params, at: Agreement) -> float:
-        """Seconds that a slow client may compute in a phase, beyond what its bytes take."""
+        """Seconds that a slow client may need to compute in a phase, in addition to the time for its bytes."""
         ...
 
     @property
     def guests(self) -> int:
-        """Those behind the clients in the roster, who take part in the set-up alone: they leave."""
+        """The number of leaving clients. They come last in the roster, and take part only in the set-up."""
         ...
 
     def following(
         self, params: Params, before: Session, parts: Mapping[int, Any], stay: Sequence[int | None]
     ) -> Form | None:
-        """The form of a session that follows another one and keeps its keys; None where nothing can be kept.
+        """The form of a session that follows another one and keeps its keys. None if nothing can be kept.
 
-        `stay` has the old number of each client, or None for a newcomer; `parts` are those of the old members.
+        `stay` has the old number of each client, or None for a newcomer. `parts` has the parts of the old members.
         """
         ...
 
     def checked(self, params: Params) -> Params:
-        """The parameters with what was left open filled in; a `ParamsError` where the form cannot work with them."""
+        """The parameters, with open ones filled in. A `ParamsError` if the form cannot work with them."""
         ...
 
     def canonical(self, params: Params) -> str:
@@ -344,11 +350,11 @@ class Form(Protocol):
         ...
 
     def fewest(self, params: Params, phase: str, names: int) -> int:
-        """Clients refuse to take part in an announced phase, in this epoch of names, with fewer."""
+        """The fewest members with which clients take part in an announced phase, in this epoch of names."""
         ...
 
     def next_numbers(self, phase: str, at: Agreement, *, again: bool) -> dict[str, int]:
-        """The numbers under which a phase is announced next; `again` where the last attempt stalled."""
+        """The numbers under which a phase is announced next. `again` if the last attempt stalled."""
         ...
 
     def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
@@ -356,46 +362,47 @@ class Form(Protocol):
         ...
 
     def receivers(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
-        """The clients that get this kind."""
+        """The clients that receive this kind."""
         ...
 
     def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int, receiver: int) -> Layout:
-        """How a message falls into chunks."""
+        """How a message is cut into chunks."""
         ...
 
     def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
-        """What a user who asks for these parameters should know, though the form can work with them."""
+        """Warnings for a user who asks for these parameters, though the form can work with them."""
         ...
 
     def trust(self, params: Params) -> tuple[str, ...]:
-        """Who may conspire with whom, and what must be there: sentences for people who plan a federation."""
+        """Sentences for people who plan a federation: who may conspire with whom, and what the form relies on."""
         ...
 
     def ticks(self, params: Params, names: int) -> int:
-        """What all clients' ticks add up to in a set-up with so many names."""
+        """The total of all clients' ticks in a set-up with this number of names."""
         ...
 
     def trial(self, params: Params) -> tuple[Params, int, int]:
-        """The parameters of a federation like this one that can be tried out in seconds; bounds are open.
+        """A federation like this one that can be tried out in seconds, for estimates.
 
-        And the fewest entities that it should have, and the most names of all clients together.
+        Returns its parameters, with bounds left open; the fewest entities that it should have; and the most names of
+        all clients together.
         """
         ...
 
     def work(self, cost: Plan, phase: str) -> int:
-        """What the time of the `setup`, or of a `round`, grows with, in a plan."""
+        """The quantity in a plan that the time of the phase grows with. `phase` is "setup" or "round"."""
         ...
 
     def facts(self, params: Params) -> dict[str, int]:
-        """What a plan states: `primes` side by side, `sigma_prime`, the bits that hide each element, and more."""
+        """Facts for a plan: the number of `primes`; `sigma_prime`, the bits that hide each element; and more."""
         ...
 
     def memory(self, params: Params, entities: int) -> dict[str, int]:
-        """Bytes that a `client`, the `server`, and all `together` in one process hold; what a client has `kept`."""
+        """Memory in bytes: of a `client`, the `server`, all `together` in one process; and what a client has `kept`."""
         ...
 
     def products(self, params: Params, entities: int) -> tuple[int, int]:
-        """Multiplications of a set-up and of a round, all parties together."""
+        """The number of multiplications in a set-up and in a round, over all parties."""
         ...
 
     def client(
@@ -408,28 +415,28 @@ class Form(Protocol):
         names: Iterable[Any],
         entropy: Entropy,
     ) -> ClientPart:
-        """The part of client n."""
+        """A new part for client `number`."""
         ...
 
     def server(self, params: Params, session: bytes) -> ServerPart:
-        """The server's part."""
+        """A new part for the server."""
         ...
 
 
 class FormDefaults:
-    """What most forms share: hellos with keys alone, sizes that all know, one set of numbers for all messages."""
+    """Defaults for a form: hellos carry only keys, all sizes are known, and all messages have the same numbers."""
 
     unsized: ClassVar[frozenset[IntEnum]] = frozenset()
 
     def introduction_bytes(self, params: Params) -> int:
-        """A hello carries keys alone."""
+        """0: a hello carries only keys."""
         return 0
 
     def check_introduction(self, params: Params, data: bytes) -> None:
         """There is nothing to check."""
 
     def label(self, kind: IntEnum, at: Agreement) -> dict[str, int]:
-        """All that is agreed on."""
+        """All numbers that are agreed on."""
         return at.numbers
 
     def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
@@ -437,5 +444,5 @@ class FormDefaults:
         return ()
 
     def begun(self, anchor: bytes, phase: str, numbers: dict[str, int], word: bytes) -> bytes:
-        """Bound to what was agreed on before, and to who takes part."""
+        """A context that is bound to what was agreed on before, and to who takes part."""
         return begun(anchor, phase, numbers, word)

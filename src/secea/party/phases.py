@@ -16,7 +16,7 @@ from secea.wire.keys import digest
 from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
 
 REST: Final = "rest"
-"""The phase in which nothing goes on: a union stands, and a round may begin."""
+"""The phase in which nothing is in progress: there is a union, and a round may begin."""
 GREETING: Final = "greeting"
 """The phase before the server has said who takes part."""
 STOPPED: Final = "stopped"
@@ -26,7 +26,7 @@ STOPPED: Final = "stopped"
 MOST_ATTEMPTS: Final = 8
 """At a union whose table is too full: each has a larger one."""
 UNKNOWN: Final = -1
-"""The size of a union that does not stand yet."""
+"""The size of a union that is not complete yet."""
 
 
 class Common(StrEnum):
@@ -72,7 +72,7 @@ class Row:
     counts: str = "union"
     """Which number an announcement of it raises: the `union`'s, the `round`'s, or none."""
     tolerates: bool = False
-    """Whether it goes on without some who are missing: the form's quorum is enough."""
+    """Whether it continues if some members are missing: the form's quorum is enough."""
     loses_round: bool = False
     """Whether a round is lost if too many are missing."""
     settles: int = 0
@@ -83,7 +83,7 @@ class Row:
     silent: bool = False
     """Whether it begins without a word of the server's: clients begin it when they contribute."""
     instead: Kinds | None = None
-    """What a client sends that cannot go on: the phase `on_loss` then begins anew, as another attempt."""
+    """What a client sends if it cannot continue: the phase `on_loss` then begins again, as another attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class Agreement:
     context: bytes = NO_CONTEXT
     """The digest of everything since the phase was announced."""
     size: int = UNKNOWN
-    """M, once the union stands."""
+    """M, once the union is complete."""
     word: bytes = b""
     """The server's word on whose messages count in this phase, where it gives one."""
 
     @property
     def numbers(self) -> dict[str, int]:
-        """As they stand in a header."""
+        """The numbers, as they are in a header."""
         return {"epoch": self.union, "attempt": self.attempt, "weights": self.names, "round": self.round}
 
     def plain(self) -> tuple[int | bytes, ...]:
@@ -124,7 +124,7 @@ class Agreement:
 
     @classmethod
     def resumed(cls, plain: tuple[Any, ...]) -> Agreement:
-        """A party that was restarted: nothing goes on, and everything it begins is new."""
+        """The state of a restarted party: nothing is in progress, and everything it begins is new."""
         union, attempt, names, named, round_, base = plain
         return cls(union=union, attempt=attempt, names=names, named=named, round=round_, base=base)
 
@@ -135,14 +135,14 @@ class Agreement:
 
 _STANDING: Final = struct.Struct(f"<IIIII{DIGEST_BYTES}s")
 MOST_AHEAD: Final = 1 << 16
-"""So many unions may have passed since a client took part: nobody can use up all numbers at once."""
+"""The most unions that may have passed since a client took part, so that nobody can use up all numbers at once."""
 MOST_BEGUN: Final = 1 << 31
-"""Nobody has begun so many unions: a number that says so is a lie."""
+"""Nobody has begun this many unions: a number that says so is a lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a client stands. A server that lost its state learns from it which numbers are used."""
+    """Where a client is in the protocol. A server that lost its state learns from it which numbers are used."""
 
     settled: int = 0
     """The union that it takes part in now; 0 for none."""
@@ -158,7 +158,7 @@ class Standing:
 
     @classmethod
     def parse(cls, data: Buffer, rounds: int, epochs: int) -> Standing:
-        """What `to_bytes` made, in a session of so many rounds and epochs of names; else a `ValueError`."""
+        """The inverse of `to_bytes`. A `ValueError` if the numbers exceed the session's rounds or epochs of names."""
         if len(data) != _STANDING.size:
             raise ValueError(f"{len(data)} bytes do not say where a client stands")
         found = cls(*_STANDING.unpack(data))
@@ -200,7 +200,7 @@ class Begin:
 
     @staticmethod
     def size(members: int) -> int:
-        """The bytes of a word on so many members."""
+        """The size in bytes of a word on this number of members."""
         return 1 + members * _MEMBER.size
 
     def agreed(self, phase: str, before: Agreement, numbers: dict[str, int], context: bytes) -> Agreement:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Self
 
-from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, SnapshotError, Stale, party
+from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, RoundLost, SnapshotError, Stale, party
 from secea.party.client import ROWS_BYTES
 from secea.party.form import Retry, ServerPart
 from secea.party.phases import (
@@ -28,12 +28,11 @@ from secea.party.phases import (
     Route,
     Row,
     Standing,
-    row_of,
 )
 from secea.party.session import Session
 from secea.wire import snapshot
-from secea.wire.keys import KEY_BYTES, Identity, Sealer
-from secea.wire.link import broadcast_name, overhead
+from secea.wire.keys import KEY_BYTES, Identity
+from secea.wire.link import Writer, broadcast_name, overhead
 from secea.wire.messages import ALL, NO_CONTEXT, SALT_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy
 
@@ -46,10 +45,12 @@ class Collected:
 
     progress: dict[tuple[IntEnum, int, int], int] = field(default_factory=dict)
     """Chunks by (kind, sender, receiver)."""
+    whole: set[tuple[IntEnum, int, int]] = field(default_factory=set)
+    """(kind, sender, receiver) of what has come to its last chunk."""
     labels: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict)
     """The salt of what each client sends: one try at a message is not mixed with another."""
     parts: dict[tuple[IntEnum, int], bytearray] = field(default_factory=dict, repr=False)
-    """What has begun to come, as far as it is here."""
+    """Messages that have arrived in part."""
     got: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict, repr=False)
 
 
@@ -58,7 +59,7 @@ class _Broadcast:
     """A broadcast on its way."""
 
     label: Header
-    sealer: Sealer
+    sealer: Writer
     chunks: int
     receivers: tuple[int, ...]
     sent: int = 0
@@ -69,7 +70,7 @@ class _Broadcast:
 class _Letter:
     """What goes to one client, sealed for it, on its way."""
 
-    sealer: Sealer
+    sealer: Writer
     sent: int = 0
 
 
@@ -98,11 +99,11 @@ class Server:
     @property
     def row(self) -> Row:
         """The row of the table that the server is in."""
-        return row_of(self.session.rows, self.at.phase)
+        return self.session.row(self.at.phase)
 
     @property
     def M(self) -> int:
-        """The size of the union; 0 where none stands."""
+        """The size of the union; 0 if there is none."""
         return max(0, self.at.size)
 
     # ------------------------------------------------------------------------------------------------------- phases
@@ -121,7 +122,8 @@ class Server:
         index = next(i for i, row in enumerate(self.session.rows) if row.phase == phase)
         begin = Begin(index, tuple((n, self.link.incarnation(n)) for n in clients))
         fewest = form.fewest(self.session.params, phase, numbers["weights"])
-        if numbers["round"] > self.session.params.rounds:
+        to_come = phase == form.ready_phase and self.session.asks  # nobody trains for a round that there is not
+        if numbers["round"] + to_come > self.session.params.rounds:
             raise FederationError(f"all {self.session.params.rounds} rounds of this session are used: begin a new one")
         if len(clients) < fewest:
             here = f"only {len(clients)} {'is' if len(clients) == 1 else 'are'} here"
@@ -173,6 +175,7 @@ class Server:
         """What client n sent in this phase does not count: it is missing."""
         for place in [each for each in self.collected.progress if each[1] == n]:
             del self.collected.progress[place]
+            self.collected.whole.discard(place)
         self._held = [each for each in self._held if each[1] != n]
 
     def learn(self, standings: Mapping[int, Standing]) -> None:
@@ -212,7 +215,7 @@ class Server:
         return tuple(n for n in self.at.members if n not in cannot and not all(self._complete(n, k) for k in kinds))
 
     def cannot(self) -> set[int]:
-        """Who has said that it cannot go on."""
+        """The clients that have said that they cannot continue."""
         return {sender for kind, sender, _ in self.collected.progress if kind == self.row.instead}
 
     @property
@@ -224,14 +227,9 @@ class Server:
         return len(self.at.members) - missing >= self.session.form.quorum(self.session.params, self.at)
 
     def _complete(self, sender: int, kind: IntEnum) -> bool:
-        form, params, at = self.session.form, self.session.params, self.at
-        if sender not in form.senders(kind, params, at):
+        if sender not in self.session.form.senders(kind, self.session.params, self.at):
             return True
-        progress = self.collected.progress
-        return all(
-            progress.get((kind, sender, v), 0) == form.layout(kind, params, at, sender, v).chunks
-            for v in self._to(kind, sender)
-        )
+        return all((kind, sender, v) in self.collected.whole for v in self._to(kind, sender))
 
     def _to(self, kind: IntEnum, sender: int) -> tuple[int, ...]:
         """Whom a client addresses this kind to."""
@@ -264,7 +262,7 @@ class Server:
         for kind in row.answers:
             self._answer(kind, after)
         self._release()
-        if row_of(self.session.rows, row.then).decides:
+        if self.session.row(row.then).decides:
             self.at = after
             clients = self.session.params.clients  # guests of a set-up have no part in what follows it
             self.begin(row.then, (n for n in there if n < clients))
@@ -290,8 +288,23 @@ class Server:
         self._held = [each for each in self._held if each[0] in there and each[1] in there]
         return replace(at, members=there, word=begin.to_bytes())
 
+    def end(self) -> bool:
+        """Close the phase if enough came; or else give it up, see `lose`. Whether it was closed."""
+        if self.enough:
+            self.close()
+            return True
+        self.lose(f"{', '.join(map(party, self.missing()))} vanished in the middle of it")
+        return False
+
+    def lose(self, why: str) -> None:
+        """Give up the phase; `RoundLost` where that costs a round."""
+        row, number = self.row, self.at.round
+        self.give_up()
+        if row.loses_round:
+            raise RoundLost(f"round {number} is lost: {why}")
+
     def give_up(self) -> None:
-        """What goes on will not be finished: whoever began a round has lost it, and there has to be a new union."""
+        """Give up what is in progress: whoever began a round has lost it, and there has to be a new union."""
         if self.at.phase not in (REST, GREETING):
             if self.row.loses_round:
                 self.lost |= {self.at.round}
@@ -331,8 +344,8 @@ class Server:
         if header.receiver not in self._to(header.kind, sender):
             raise FaultyPeer(sender, f"{header.title} is for {party(header.receiver)}, who is no receiver of it")
 
-    def _counted(self, header: Header, size: int) -> dict[tuple[IntEnum, int, int], int]:
-        """The progress with this chunk, if it is the next one and of the right size."""
+    def _require_next(self, header: Header, size: int) -> None:
+        """The chunk is the next one of its message, and has the right size."""
         sender, at = header.sender, self.at
         layout = self.session.form.layout(header.kind, self.session.params, at, sender, header.receiver)
         due = layout.payload_bytes(header.chunk) if header.chunks == layout.chunks else -1
@@ -340,25 +353,30 @@ class Server:
             raise FaultyPeer(sender, f"{header.title} has {size} bytes, which is not what is due")
         if self.collected.labels.get((header.kind, sender), header.salt) != header.salt:
             raise FaultyPeer(sender, f"{header.title} belongs to another try than what it sent before")
-        place = (header.kind, sender, header.receiver)
-        seen = self.collected.progress.get(place, 0)
+        seen = self.collected.progress.get((header.kind, sender, header.receiver), 0)
         if header.chunk < seen:
             raise Stale((sender,), f"{header.title} came before")
         if header.chunk > seen:
             raise FaultyPeer(sender, f"{header.title} came out of order; chunk {seen + 1} is due")
-        return {place: seen + 1}
+
+    def _count(self, header: Header) -> None:
+        """The chunk was right."""
+        place = (header.kind, header.sender, header.receiver)
+        self.collected.progress[place] = header.chunk + 1
+        self.collected.labels[header.kind, header.sender] = header.salt
+        if header.chunk + 1 == header.chunks:
+            self.collected.whole.add(place)
 
     def _relay(self, header: Header, message: Buffer) -> None:
         """Keep a message for its receiver. It cannot be read here; its size and its order are checked."""
-        progress = self._counted(header, len(message) - overhead(signed=False))
-        self.collected.progress.update(progress)
-        self.collected.labels[header.kind, header.sender] = header.salt
+        self._require_next(header, len(message) - overhead(signed=False))
+        self._count(header)
         self._held.append((header.receiver, header.sender, message))
 
     def _take(self, header: Header, message: Buffer) -> None:
         """A message that the server can read: signed for all, or sealed to it."""
         opened = self.link.open(header, message)
-        progress = self._counted(header, len(opened.payload))
+        self._require_next(header, len(opened.payload))
         form, sender, place = self.session.form, header.sender, (header.kind, header.sender)
         if header.kind in form.streamed:
             try:
@@ -370,8 +388,7 @@ class Server:
             self.collected.parts.setdefault(place, bytearray()).extend(opened.payload)
             if header.chunk + 1 == header.chunks:
                 self.collected.got[place] = bytes(self.collected.parts.pop(place))
-        self.collected.progress.update(progress)
-        self.collected.labels[place] = header.salt
+        self._count(header)
         if form.routes[header.kind] is Route.ALL:
             for n in form.receivers(header.kind, self.session.params, self.at):
                 if n != sender:
@@ -410,7 +427,7 @@ class Server:
             receivers = form.receivers(kind, self.session.params, self.at) if receiver == ALL else (receiver,)
             for n in receivers:
                 letter = self._letters.get((kind, n)) or self._open_letter(kind, n, at)
-                # Nobody has a result of a phase that is lost; a broadcast counts with its hash alone.
+                # Nobody has a result of a phase that is lost; a broadcast counts only once its hash has come.
                 self._held.append((n, SERVER, letter.sealer.seal(letter.sent, *parts)))
                 letter.sent += 1
 

@@ -1,4 +1,4 @@
-"""What all parties of a session know: parameters, roster and form. Its hash binds everything public."""
+"""A session: the parameters, the roster and the form that all parties know. Its hash binds everything public."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 from secea.errors import ParamsError
 from secea.params import Params
 from secea.party.form import Form
-from secea.party.phases import Row, row_of
+from secea.party.phases import Row
 from secea.wire.keys import Identity, Roster, spelled
 from secea.wire.link import Link
 from secea.wire.messages import WIRE_VERSION
@@ -41,10 +41,18 @@ class Session:
         """The form's table of phases for these parameters."""
         return self.form.table(self.params)
 
+    def row(self, phase: str) -> Row:
+        """The row of a phase; phases in which nothing is due have an empty one."""
+        return self._by_phase.get(phase) or Row(phase)
+
+    @cached_property
+    def _by_phase(self) -> dict[str, Row]:
+        return {row.phase: row for row in reversed(self.rows)}
+
     @cached_property
     def asks(self) -> bool:
-        """Whether the server asks for training in a message; or else whoever drives the clients does."""
-        return not row_of(self.rows, self.form.ready_phase).silent
+        """Whether the server asks for training in a message. If not, whoever drives the clients does."""
+        return not self.row(self.form.ready_phase).silent
 
     @cached_property
     def hash(self) -> bytes:

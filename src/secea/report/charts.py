@@ -23,7 +23,7 @@ class Line:
     label: str
     points: Sequence[Point]
     end: str = ""
-    """What stands beside its name."""
+    """The text beside its name."""
     band: Sequence[tuple[float, float, float]] = ()
 
     @property
@@ -210,7 +210,7 @@ def zoomed(whole: Sequence[Part], name: str, inner: Sequence[Part], *, width: in
     total = sum(part.value for part in whole) + inside
     seen = width - 2.0
     start = 1 + seen * (total - inside) / total
-    piece = Part("protection", "", inside, name)  # its words stand below it, where there is room
+    piece = Part("protection", "", inside, name)  # its text is below it, where there is room
     top = _segments([*whole, piece], 1, 2, seen, 34, total)
     below = _segments(inner, 1, 72, seen, 34, inside) if inside else []
     funnel = path([(start, 40), (width - 2.5, 40), (width - 2.5, 68), (1, 68)], "funnel", closed=True)

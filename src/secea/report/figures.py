@@ -78,7 +78,7 @@ def size(count: float | None) -> str:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between low and high: 1, 2 or 5 times a power of ten apart, and about so many."""
+    """Round numbers (`about` that many) between low and high, 1, 2 or 5 times a power of ten apart."""
     power = 10.0 ** math.floor(math.log10((high - low) / about))
     step = min((power * k for k in (1, 2, 5, 10)), key=lambda each: abs((high - low) / each - about))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

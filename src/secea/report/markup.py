@@ -19,7 +19,7 @@ class Markup(str):
 
 
 Content: TypeAlias = "str | float | Iterable[Content] | None"
-"""What stands in an element; None is nothing."""
+"""The content of an element. None is nothing."""
 
 
 def text(content: Content) -> Markup:

@@ -26,7 +26,7 @@ class Picture:
     owners: list[int]
     """Clients that have each entity; 0 where the run does not say."""
     entities: int
-    """Of which the points are a sample where there are more."""
+    """The number of entities. If there are many, the points are a sample of them."""
     kept: float
     """The share of the variance that lies in the plane."""
 
@@ -59,7 +59,7 @@ def _sample(names: list[str]) -> list[int]:
 
 
 def pictures(run: Run) -> list[Picture]:
-    """secea and local of the same client, as far as there are files; the second turned to match the first."""
+    """Pictures of secea and local for the same client, if there are files. The second is turned to match the first."""
     made: list[Picture] = []
     counted: dict[str, int] = {}
     for method in ("secea", "local"):

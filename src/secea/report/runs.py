@@ -79,7 +79,7 @@ class Run:
         return points
 
     def final(self, method: str) -> dict[str, float]:
-        """All metrics at the end, or as far as it has come."""
+        """All metrics at the end, or of the last round so far."""
         given = as_object(as_object((self.result or {}).get("methods")).get(method))
         if self.result is None and (lines := self.lines(method)):
             given = as_object(lines[-1].get("metrics"))
@@ -227,7 +227,7 @@ class Spread:
 
     @staticmethod
     def of(values: Iterable[float | None]) -> Spread | None:
-        """Of those that there are."""
+        """The spread of the values that are not None."""
         given = [value for value in values if value is not None]
         return Spread(fmean(given), min(given), max(given), len(given)) if given else None
 
@@ -242,16 +242,16 @@ class Group:
 
     @property
     def first(self) -> Run:
-        """The run whose settings, and whose picture, stand for all."""
+        """The run whose settings and picture represent all."""
         return self.runs[0]
 
     @property
     def methods(self) -> list[str]:
-        """Those of all runs."""
+        """The methods of all runs."""
         return list(dict.fromkeys(method for run in self.runs for method in run.methods))
 
     def curve(self, method: str, metric: str) -> dict[int, Spread]:
-        """By round, over those runs that were evaluated in it."""
+        """The metric by round, over the runs that were evaluated in it."""
         curves = [run.curve(method, metric) for run in self.runs]
         rounds = sorted({r for curve in curves for r in curve})
         found = {r: Spread.of(curve.get(r) for curve in curves) for r in rounds}
@@ -263,7 +263,7 @@ class Group:
         return list(dict.fromkeys([self.first.metric, *names]))
 
     def final(self, method: str, metric: str) -> Spread | None:
-        """At the end."""
+        """The metric at the end."""
         return Spread.of(run.final(method).get(metric) for run in self.runs)
 
     def per_round(self) -> dict[str, float]:
@@ -303,7 +303,7 @@ class Group:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """Runs that differ in their seeds alone, together; the others under what sets them apart."""
+    """Group runs that differ only in their seeds. Groups are named by what sets them apart."""
     if not runs:
         raise DataError("there is no run to report on")
     by_config: dict[str, list[Run]] = {}

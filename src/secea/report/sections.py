@@ -30,7 +30,7 @@ CARRIES: Final = {
     "tags": "hashed names", "ready": "that a client has trained", "upload": "embeddings, masked",
     "means": "means under keys of entities",
 }  # fmt: skip
-"""What the messages of each kind carry; one that is not here is shown by its name alone."""
+"""What the messages of each kind carry. A kind that is missing here is shown only by its name."""
 SMALL: Final = 0.01
 """Kinds below this part of all bytes are drawn as one."""
 
@@ -42,7 +42,7 @@ def slot(group: Group, method: str) -> int:
 
 
 def shade(owners: int, most: int) -> int:
-    """The colour of an entity of so many owners: 0 for one, to whom sharing brings nothing; then four more."""
+    """The colour of an entity with this number of owners: 0 for a single owner, who gains nothing; then four more."""
     return 0 if owners <= 1 else 1 + min(3, (owners - 2) * 4 // max(most - 1, 1))
 
 
@@ -135,7 +135,7 @@ def _small(metric: str, curves: Sequence[Line], wide: int) -> Markup:
 
 
 def method_name(group: Group, method: str) -> Markup:
-    """A method in its colour, and what it stands for."""
+    """A method in its colour, and what it means."""
     words = MEANING.get(method)
     return text([tag("em", method, class_=f"s{slot(group, method)}"), tag("span", words) if words else None])
 
@@ -317,7 +317,7 @@ def _merged(parts: Sequence[Part], total: float) -> list[Part]:
 
 
 def _owned(run: Run) -> dict[int, int]:
-    """How many entities have so many owners."""
+    """How many entities have how many owners."""
     given = as_object(run.overlap.get("owners")).items()
     return {int(k): int(count) for k, v in given if k.isdecimal() and (count := number(v)) and count >= 1}
 

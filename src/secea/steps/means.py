@@ -1,7 +1,7 @@
 """One round, slot by slot: what a client uploads, how the server divides, and how everybody checks (section K5).
 
 Every function takes the randomness that it needs. Rows are [P, slots, columns]: d columns of data, the check columns,
-the count, and the mark of emptiness. What the server sends has the first two kinds alone.
+the count, and the mark of emptiness. What the server sends has only the first two kinds.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def divide(ring: Ring, total: Residues, e: Residues, columns: Residues) -> tuple
 
 
 def right(ring: Ring, means: Residues, empty: NDArray[np.bool_], shared: Secrets, members: int) -> NDArray[np.bool_]:
-    """Every client, for every slot, whoever owns it: whether the server computed it as it should (step 4)."""
+    """Every client checks for every slot, whoever owns it, whether the server computed it correctly (step 4)."""
     checks = len(shared.alpha)
     dim = means.shape[2] - checks
     good = np.ones(means.shape[1], np.bool_)

@@ -1,4 +1,4 @@
-"""A threshold oblivious PRF: the key of an entity, known to whoever has its name and asked (section K2).
+"""A threshold oblivious PRF. It gives the key of an entity to everybody who has its name and asks (section K2).
 
 F(name) = Hash(name, k * HashToGroup(name)) in the suite ristretto255-SHA512 of RFC 9497. Nobody holds k: it is the
 value at 0 of a polynomial of degree T, of which each client has one other value. A client sends blinded names, any T+1
@@ -51,7 +51,7 @@ _LONG_NAME: Final = b"secea long name\n"
 
 
 class WrongAnswer(SecEAError):
-    """Answers that do not fit the holders' public keys; `holders` says whose, as far as that can be told."""
+    """Answers that do not fit the holders' public keys. `holders` says whose, if that can be determined."""
 
     def __init__(self, holders: Iterable[int]) -> None:
         self.holders: tuple[int, ...] = tuple(holders)
@@ -144,7 +144,7 @@ def proven(proof: bytes, commitments: bytes, session: bytes, dealer: int) -> boo
 
 
 def share_for(polynomial: Sequence[int], client: int) -> bytes:
-    """Dealer: the polynomial's value at the point of a client, for this client alone."""
+    """Dealer: the polynomial's value at the point of a client. It is only for this client."""
     return scalar_bytes(reduce(lambda value, c: value * (client + 1) + c, reversed(polynomial), 0))
 
 

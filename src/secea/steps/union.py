@@ -1,8 +1,8 @@
 """The private entity union: everyone's tags in one list, and nothing about who has which (section 4).
 
-Each client writes its tags into a lookup table of random linear weights; the tables are added under pairwise masks,
-so the server sees the total alone; and the total depends on the union alone, because the sum of any owners' uniform
-weights is uniform. The server takes the total apart cell by cell in linear time.
+Each client writes its tags into a lookup table of random linear weights. The tables are added under pairwise masks, so
+the server sees only the total. The total depends only on the union, because the sum of any owners' uniform weights is
+uniform. The server takes the total apart cell by cell, in linear time.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def peel(total: Residues, geometry: Geometry, ring: Ring = RING61) -> Words | No
     table = total.copy()
     found: list[Words] = []
     look: NDArray[np.int64] = np.arange(geometry.cells)
-    for _ in range(MOST_PASSES):  # a malformed table could go on for ever
+    for _ in range(MOST_PASSES):  # a malformed table could take for ever
         if not look.size:
             break
         cells = np.ascontiguousarray(table[:, look])

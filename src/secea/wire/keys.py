@@ -44,7 +44,7 @@ def digest(*parts: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Identity:
-    """A party's long-lived signing key. Its public half stands in the roster."""
+    """A party's long-lived signing key. Its public half is in the roster."""
 
     secret: bytes = field(repr=False)
 

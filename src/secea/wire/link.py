@@ -157,7 +157,7 @@ class Link:
         return (self.hello if number == self.number else self.peers[number]).extra
 
     def secret(self, purpose: str, context: bytes) -> bytes:
-        """A key that this life of the party alone has, for one purpose in one context."""
+        """A key that only this life of the party has, for one purpose in one context."""
         return expand(self._key.secret, purpose, context)
 
     def incarnation(self, number: int) -> bytes:
@@ -176,21 +176,20 @@ class Link:
     # ---------------------------------------------------------------------------------------------------- sending
 
     def label(self, kind: IntEnum, numbers: dict[str, int], context: bytes) -> Header:
-        """A new label: a new number, a new salt. Its messages differ in receiver and chunks alone."""
+        """A new label: a new number, a new salt. Its messages differ only in receiver and chunks."""
         self.sequence += 1
         salt = self.entropy(SALT_BYTES)
         return Header(kind, self.number, ALL, **numbers, sequence=self.sequence, chunks=1, context=context, salt=salt)
 
-    def sealer(self, label: Header, receiver: int, chunks: int = 1) -> Sealer:
+    def sealer(self, label: Header, receiver: int, chunks: int = 1) -> Writer:
         """For the chunks of a message to one receiver."""
         return self.channels[receiver].sealer(replace(label, receiver=receiver, chunks=chunks))
 
-    def signer(self, label: Header, chunks: int = 1) -> Signer:
+    def signer(self, label: Header, chunks: int = 1) -> Writer:
         """For the chunks of a message that everybody may read."""
         return Signer(self.identity, self.session, replace(label, receiver=ALL, chunks=chunks))
 
-    @staticmethod
-    def broadcaster(label: Header, chunks: int, key: bytes) -> Sealer:
+    def broadcaster(self, label: Header, chunks: int, key: bytes) -> Writer:
         """For the chunks of a message that goes to many, sealed once under a key that each of them gets."""
         return Sealer(key, replace(label, receiver=ALL, chunks=chunks))
 

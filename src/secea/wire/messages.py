@@ -47,7 +47,9 @@ class Header:
     sender: int
     receiver: int
     epoch: int
+    """The number of the union: an epoch ends when the union changes."""
     weights: int
+    """The number of the epoch of names. The field has kept the name that it has in the vectors."""
     round: int
     attempt: int
     sequence: int
@@ -56,12 +58,12 @@ class Header:
     context: bytes
     """A digest of what the parties must agree on at this point: the members, the union, the contributors."""
     salt: bytes
-    """Drawn anew for every message: even a party that was rolled back does not use a key twice."""
+    """Drawn for every message, so that even a party that was rolled back does not use a key twice."""
     chunk: int = 0
 
     @property
     def title(self) -> str:
-        """The message in words, for errors."""
+        """A name for the message, for errors."""
         return f"{self.kind.name.lower()} from {party(self.sender)}, chunk {self.chunk + 1} of {self.chunks},"
 
     def at(self, chunk: int) -> Header:

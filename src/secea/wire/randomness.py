@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 class KeyStream:
-    """The bytes, or the uniform field elements, that a 32-byte key stands for. Both ends see the same ones."""
+    """A stream of bytes or uniform field elements from a 32-byte key. Both ends get the same stream."""
 
     def __init__(self, key: bytes, lane: int = 0) -> None:
         if len(key) != SEED_BYTES:

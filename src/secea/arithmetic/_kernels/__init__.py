@@ -1,6 +1,7 @@
-"""The inner loops: `lib` has the functions of kernels.h, group.h and streams.h, and `ffi` makes what they take.
+"""The inner loops. `lib` has the functions of kernels.h, group.h and streams.h; `ffi` makes their arguments.
 
-They are compiled, and run without the interpreter's lock. Where that was not possible, `lib` is their twin in numpy.
+They are compiled, and run without the interpreter's lock. If they could not be compiled, `lib` is `twin`, their numpy
+version.
 """
 
 from typing import Any, Final
@@ -20,4 +21,4 @@ except ImportError as error:
     _missing = str(error)
 
 MISSING: Final = _missing
-"""Why there are no compiled loops; empty if there are."""
+"""Why the compiled loops are missing. Empty if they are there."""

@@ -26,5 +26,5 @@ ffi.set_source(
     extra_compile_args=list(FLAGS),
     libraries=[] if WINDOWS else ["m"],
     py_limited_api=True,
-    optional=True,  # setuptools goes on where it cannot be compiled: `twin` takes its place
+    optional=True,  # if it cannot be compiled, setuptools continues, and `twin` takes its place
 )

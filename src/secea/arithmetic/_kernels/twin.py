@@ -1,7 +1,8 @@
-"""What the compiled loops do, in numpy and to the bit, for where they could not be compiled. Slow.
+"""A numpy version of the compiled kernels, for machines on which they could not be compiled. Same results, but slow.
 
-Names and arguments are those of kernels.h, group.h and streams.h, which say what the functions do. Those that take a
-level of AES have their twins in `secea.arithmetic.portable`.
+`secea.arithmetic._kernels` uses this module as `lib` if the compiled one is missing. Results are equal to the bit.
+Names and arguments are those of kernels.h, group.h and streams.h, which document the functions. Functions that take an
+AES level are not here: their portable versions are in `secea.arithmetic.portable`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from secea.arithmetic._kernels.build import ffi
 
 Pointer = Any
-"""As cffi has it."""
+"""A pointer of cffi."""
 Vectors = NDArray[Any]
 Words = NDArray[np.uint64]
 
@@ -29,7 +30,7 @@ _UNIFORM: Final = 64
 
 
 def _array(at: Pointer, dtype: Any, shape: tuple[int, ...], steps: tuple[int, ...]) -> Vectors:
-    """What lies in memory from there on, without a copy: so many elements along each axis, and `steps` between them."""
+    """The memory at a pointer as an array of this shape, without a copy. `steps` are its strides, in elements."""
     if not all(shape):
         return np.empty(shape, dtype)
     width = np.dtype(dtype).itemsize
@@ -38,7 +39,7 @@ def _array(at: Pointer, dtype: Any, shape: tuple[int, ...], steps: tuple[int, ..
 
 
 def _words(at: Pointer, *shape: int, dtype: Any = np.uint32) -> Vectors:
-    """An array whose elements lie one after the other."""
+    """The memory at a pointer as a contiguous array of this shape."""
     steps = [1]
     for count in reversed(shape[1:]):
         steps.append(steps[-1] * count)
@@ -53,7 +54,7 @@ def _primes(primes: Pointer, count: int) -> list[int]:
 
 
 def _sum(products: Words, p: int, axis: int = 0) -> Words:
-    """The sum of words of 64 bits, modulo p."""
+    """The sum of 64-bit words, modulo p."""
     high, low = (products >> _HALF).sum(axis, np.uint64), (products & _LOW).sum(axis, np.uint64)
     total: Words = (high % p * (2**32 % p) + low % p) % p
     return total
@@ -104,7 +105,7 @@ def combine32(
 
 
 def _positions(starts: Pointer, members: Pointer, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Where rows start, which row of y each position stands for, and how many rows y has at least."""
+    """Where rows start, to which row of y each position refers, and how many rows y has at least."""
     at = _words(starts, rows + 1, dtype=np.int64)
     total = int(at[-1])
     own = np.arange(total) - np.repeat(at[:-1], np.diff(at)) if members == ffi.NULL else None
@@ -185,13 +186,13 @@ def scale_rows32(
 
 
 def _folded(x: Words) -> Words:
-    """Any words of 64 bits, modulo 2^61 - 1."""
+    """64-bit words, reduced modulo 2^61 - 1."""
     once = (x & np.uint64(P61)) + (x >> np.uint64(61))
     return np.where(once >= P61, once - np.uint64(P61), once)
 
 
 def _product(a: Vectors, b: Vectors) -> Words:
-    """a * b modulo 2^61 - 1, by halves: 2^62 is 2, and 2^31 times what is above the lowest 30 bits is that."""
+    """a * b modulo p = 2^61 - 1, by halves: 2^62 = 2 modulo p, and 2^31 * (middle >> 30 << 30) = middle >> 30."""
     low31, low30 = np.uint64(2**31 - 1), np.uint64(2**30 - 1)
     a1, a0, b1, b0 = a >> np.uint64(31), a & low31, b >> np.uint64(31), b & low31
     middle = a1 * b0 + a0 * b1
@@ -227,7 +228,7 @@ def mul61(out: Pointer, a: Pointer, b: Pointer, n: int) -> None:
 def inverse61(out: Pointer, x: Pointer, n: int) -> None:
     values = _words61(x, n)
     power, result = values.copy(), np.ones(n, np.uint64)
-    for bit in range(61):  # p - 2 has all bits set but the second
+    for bit in range(61):  # in p - 2 all bits are set except the second
         if bit != 1:
             result = _product(result, power)
         power = _product(power, power)
@@ -281,7 +282,7 @@ def scale_rows61(x: Pointer, row_step: int, factors: Pointer, rows: int, length:
 
 
 def _bits(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The exponents of the leading bit and of the lowest bit that is set, of numbers that are not denormal."""
+    """The exponents of the leading bit and of the lowest set bit, for numbers that are not denormal."""
     bits = x.view(np.uint64)
     top = (bits >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int64) - 1023
     digits = bits | _IMPLICIT

@@ -108,7 +108,7 @@ class Heard:
     at: Agreement
     uploads: Mapping[int, Residues] = field(repr=False)
     unions: Mapping[int, Union] = field(repr=False)
-    """Of the bribed clients: the shared secret, their keys of masks and of own rows."""
+    """What the bribed clients have: the shared secret, and their keys of masks and of own rows."""
     shared: Secrets = field(repr=False)
     """rho and the others, which every client knows."""
 
@@ -262,7 +262,7 @@ class Coalition:
         return {i: sorted(self.honest, key=lambda n: -score[n][i])[:c] for i, c in enumerate(counts.tolist()) if c}
 
     def guess_names(self, names: Sequence[Name], shares: Mapping[int, bytes] | None = None) -> list[Name]:
-        """Those of the names that are in the union, as far as the shares of the names' key tell.
+        """The names that are in the union, if the coalition's shares of the names' key reveal it.
 
         The coalition has T shares of a polynomial of degree T; it takes them for one of degree T-1. It tries the PRF
         under every scalar that it has, and looks for the names, times each of them, in the lists of blinded ones.

@@ -1,12 +1,16 @@
-"""What an owner finds out about the number of owners behind a mean of the keyed form.
+"""Attacks on the *count* of a mean in the keyed form: how many clients own the entity. The audit runs them.
 
-The adversary is client 0, or some clients. It knows N, how all inputs were rounded, the laws of fill and noise, its own
-input to the last bit, and the noise that it added itself. If c clients own an entity, c times the mean, less its own
-input, is the sum of the others' inputs: it lies on their grid, but for fill and noise (`by_grid`). If it knows their
-values, because nobody trained since all got the same mean, its own fill moves the mean by a c-th part (`by_slope`). And
-without narrow noise C times the mean, an integer, is a multiple of C/c (`by_lattice`). Each takes the likeliest count.
+The adversary is client 0, or several clients. It knows N, how all inputs were rounded, the distributions of fill and
+noise, its own input to the last bit, and the noise that it added itself. Suppose that c clients own an entity.
 
-Encoding and noise are the product's; masks and keys, which cancel, are left out.
+* `by_grid`: c times the mean, minus its own input, is the sum of the others' inputs. Apart from fill and noise, this
+  lies on the grid to which inputs were rounded.
+* `by_slope`: if nobody has trained since all got the same mean, it knows the others' values. Then its own fill moves
+  the mean by 1/c of itself.
+* `by_lattice`: without narrow noise, C times the mean is an integer and a multiple of C/c.
+
+Each attack guesses the likeliest count. Encoding and noise are the product's own code. Masks and keys are left out,
+since they cancel.
 """
 
 from __future__ import annotations
@@ -34,16 +38,16 @@ from secea.wire.keys import Identity, Roster
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Widths = Sequence[tuple[float, int]]
-"""Independent uniform numbers: their width, and how many there are."""
+"""Groups of independent uniform numbers: the width of each number, and how many there are."""
 
 CLIENTS: Final = 5
 COUNTS: Final = range(2, CLIENTS + 1)
 CHANCE: Final = 1 / len(COUNTS)
 DIM: Final = 16
 POINTS: Final = 4096
-"""At which a density is computed."""
+"""The number of points at which a density is computed."""
 OTHERWISE: Final = 0.01
-"""The part of all numbers that may be off for other reasons."""
+"""The share of numbers that may be off for other reasons."""
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -51,19 +55,19 @@ OTHERWISE: Final = 0.01
 
 @dataclass(frozen=True)
 class Inputs:
-    """How inputs were rounded before they came into the table."""
+    """How inputs were rounded before they were put into the table."""
 
     name: str
     rounded: Callable[[Floats], Floats]
     steps: tuple[float, ...]
-    """On which they lie: one, or several where the step of a number depends on its size."""
+    """The grid steps of the inputs. There are several if a number's step depends on its size."""
     dtype: type[np.floating[Any]] = np.float64
     scale: float = 0.5
-    """The deviation of the values."""
+    """The standard deviation of the values."""
 
 
 def _bits(used: int) -> Callable[[Floats], Floats]:
-    """To so many bits below the leading one."""
+    """Rounds numbers to `used` bits below the leading bit."""
 
     def rounded(x: Floats) -> Floats:
         step = np.exp2(np.floor(np.log2(np.abs(x) + 1e-30)) - used)
@@ -87,7 +91,7 @@ BF16: Final = Inputs("bf16", _bits(7), _powers(7, 12), np.float32)
 FP16: Final = Inputs("fp16", _bits(10), _powers(10, 15), np.float32)
 INT8: Final = Inputs("steps of 2^-6", _steps_of(2.0**-6), (2.0**-6,), np.float32)
 ODD_STEP: Final = 2.0**-6 / 1.43
-"""The worst for a fill as wide as the next power of two."""
+"""The worst step for a fill that is as wide as the next power of two."""
 INT8_SCALED: Final = Inputs("steps of 0.0109...", _steps_of(ODD_STEP), (ODD_STEP,), np.float32, 0.12)
 DECIMALS: Final = Inputs("3 decimals", lambda x: np.asarray(np.round(x, 3)), (1e-3,), np.float32)
 KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS)
@@ -95,19 +99,19 @@ KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS
 
 @dataclass(frozen=True)
 class World:
-    """`owned[n, e]` says whether client n owns entity e, client 0 always; `rows[n, e]` are its inputs."""
+    """Who owns what: `owned[n, e]` if client n owns entity e, with inputs `rows[n, e]`. Client 0 owns everything."""
 
     owned: NDArray[np.bool_]
     rows: Floats
 
     @property
     def counts(self) -> Counts:
-        """What the adversary wants to know."""
+        """The number of owners of each entity, which the adversary wants to know."""
         return np.asarray(self.owned.sum(axis=0), np.int64)
 
 
 def _owned(rng: np.random.Generator, entities: int) -> NDArray[np.bool_]:
-    """As many entities of each count as chance makes, with client 0 and any others."""
+    """Random owners: client 0 and a random choice of others, with a random count for each entity."""
     order = rng.permuted(np.tile(np.arange(1, CLIENTS), (entities, 1)), axis=1)
     counts = rng.integers(COUNTS.start, COUNTS.stop, entities)
     owned = np.zeros((CLIENTS, entities), np.bool_)
@@ -118,7 +122,7 @@ def _owned(rng: np.random.Generator, entities: int) -> NDArray[np.bool_]:
 
 
 def unlike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM) -> World:
-    """Owners have different values. The law of a mean does not depend on the count: its size tells nothing."""
+    """A world in which owners have different values. The size of a mean tells nothing about the count."""
     owned, shape = _owned(rng, entities), (entities, dim)
     rows = kind.rounded(rng.normal(scale=kind.scale, size=(CLIENTS, *shape)))
     wanted, counts = rng.normal(scale=kind.scale, size=shape), owned.sum(axis=0)
@@ -130,7 +134,7 @@ def unlike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM
 
 
 def alike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM) -> World:
-    """All owners of an entity have the same values, as after a mean that nobody trained on."""
+    """A world in which all owners of an entity have the same values, as if nobody trained since the last mean."""
     values = np.clip(kind.rounded(rng.normal(scale=kind.scale, size=(entities, dim))), -60, 60)
     return World(_owned(rng, entities), np.broadcast_to(values, (CLIENTS, *values.shape)).copy())
 
@@ -139,12 +143,12 @@ def alike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM)
 
 
 def parameters(entities: int, dim: int = DIM, clients: int = CLIENTS, collusion: int = 1, **more: Any) -> Params:
-    """Of a session in which client 0 owns all of these entities."""
+    """The parameters of a session in which client 0 owns all of the given number of entities."""
     return Params(clients, dim=dim, collusion=collusion, max_entities=entities, max_union=entities, **more)
 
 
 class Owners:
-    """All clients' sides of encoding, with identities that outlast a session."""
+    """The encoding side of all clients. Their identities outlast a session."""
 
     def __init__(self, entities: int, form: Keyed) -> None:
         self.form = form
@@ -153,7 +157,7 @@ class Owners:
         self.parts: list[KeyedClient] = []
 
     def session(self, params: Params) -> None:
-        """Another session: all clients begin anew, with what comes from their identities."""
+        """Begin another session: all clients start again, with only what derives from their identities."""
         bounded = self.form.checked(params)
         roster = Roster(tuple(identity.public for identity in self.identities), bytes(32))
         self.parts = []
@@ -163,7 +167,7 @@ class Owners:
             self.parts.append(part)
 
     def encode(self, world: World, dtype: Any, beside: Floats | None = None) -> NDArray[np.int64]:
-        """[clients, entities, d]: what each contributes; `beside` are further rows of all tables."""
+        """What each client contributes: [clients, entities, d]. `beside` are further rows of all tables."""
         out = np.zeros(world.rows.shape, np.int64)
         for n, part in enumerate(self.parts):
             own = np.flatnonzero(world.owned[n])
@@ -178,21 +182,21 @@ class Owners:
 
 @dataclass(frozen=True)
 class Seen:
-    """What some clients, 0 to `inside`-1, have after rounds in which nobody's values change; each owns all entities."""
+    """What clients 0 to `inside`-1 know after rounds in which no values change. Each of them owns all entities."""
 
     numbers: Numbers
     inside: int
     own: Floats
-    """The sum of their inputs with their fill."""
+    """The sum of their own inputs, with fill."""
     means: Floats
-    """Averaged over the rounds; without their own noise."""
+    """The means, averaged over the rounds, without their own noise."""
     integers: Residues
-    """Of the last round: C * S / c, and the noise of others."""
+    """C * S / c of the last round, plus the noise of others."""
     noise: Widths
-    """The law of what is still in the average."""
+    """The distribution of the noise that is left in the averaged means."""
 
     def combined(self, a: float, other: Seen, b: float) -> Seen:
-        """a times what was seen here, and b times what was seen there."""
+        """A linear combination: a times this, plus b times `other`."""
         noise = [(abs(x) * width, many) for x, each in ((a, self), (b, other)) for width, many in each.noise]
         own, means = a * self.own + b * other.own, a * self.means + b * other.means
         return replace(self, own=own, means=means, noise=noise)
@@ -201,7 +205,7 @@ class Seen:
 def seen(
     form: Keyed, params: Params, values: NDArray[np.int64], world: World, rounds: int = 1, *, inside: int = 1
 ) -> Seen:
-    """Rounds with the noise of the form."""
+    """What the adversary sees after this many rounds, with the form's own noise."""
     params = form.checked(params)
     n, everyone = form.numbers(params), tuple(range(params.clients))
     ring, law = n.ring, n.noise_of(form.noise_count(params, params.clients))
@@ -214,7 +218,7 @@ def seen(
         e = ring.zeros(*values.shape[1:])
         for _ in noisy:
             streams.add_noise(ring, e, os.urandom(32), 0, law)
-        streams.scale_rows(ring, e, ring.constant([times] * e.shape[1]))  # 1, but for a mutant's noise
+        streams.scale_rows(ring, e, ring.constant([times] * e.shape[1]))  # 1, except with a mutant's noise
         total = ring.add(sums, e)
         means += ring.join(total, math.ldexp(1.0 / n.C, -n.f), len(noisy) * law.largest * times // 2) / rounds
         others += len(noisy)
@@ -227,9 +231,12 @@ def seen(
 
 
 def likelihood(x: Floats, period: float, widths: Widths) -> Floats:
-    """log of period times the density at x of a sum of centred uniform numbers, wrapped: from its Fourier series."""
+    """The log likelihood of x: log(period * density) of a sum of centred uniform numbers, wrapped around the period.
+
+    The density comes from its Fourier series.
+    """
     k = np.arange(POINTS // 2 + 1) / period
-    series = np.sinc(k * period / POINTS)  # no sharper than the points lie apart
+    series = np.sinc(k * period / POINTS)  # limits the resolution to the distance between points
     for width, many in widths:
         series = series * np.sinc(k * width) ** many
     density = np.maximum(np.fft.irfft(series) * POINTS, 0)
@@ -238,7 +245,10 @@ def likelihood(x: Floats, period: float, widths: Widths) -> Floats:
 
 
 def by_grid(was: Seen, steps: Sequence[float], fill: Sequence[float] = (), counts: range = COUNTS) -> Counts:
-    """c times the mean, less one's own inputs, lies on the grid, up to noise and others' fill (widths, in steps)."""
+    """Guess the count: c times the mean minus one's own inputs lies on the grid, apart from noise and others' fill.
+
+    `fill` has the supposed widths of the others' fill, in steps.
+    """
     scores = []
     for c in counts:
         score = np.zeros(len(was.means))
@@ -251,13 +261,13 @@ def by_grid(was: Seen, steps: Sequence[float], fill: Sequence[float] = (), count
 
 
 def best_by_grid(was: Seen, kind: Inputs, world: World, **more: Any) -> float:
-    """The best rate that any supposition about the others' fill gives: none, a step, the next power of two."""
+    """The best rate over three assumptions on the others' fill: none, one step, or the next power of two."""
     rounded = 2.0 ** math.ceil(math.log2(kind.steps[0])) / kind.steps[0]
     return max(rate(by_grid(was, kind.steps, fill, **more), world) for fill in ((), (1.0,), (rounded,)))
 
 
 def fill_widths(part: KeyedClient, values: Floats) -> Floats:
-    """How wide the grid's fill of each number is; 0 where there is none."""
+    """The width of each number's grid fill. 0 if it has none."""
     n = part.numbers
     assert part.tables.grid is not None
     widths = grids_of(values, *grid.grid_of_rows(np.ascontiguousarray(values), *part.tables.grid), n.cap)
@@ -265,9 +275,9 @@ def fill_widths(part: KeyedClient, values: Floats) -> Floats:
 
 
 def by_slope(was: Seen, values: Floats, widths: Floats, counts: range = COUNTS) -> Counts:
-    """All owners have these values: what is left of the mean is a c-th part of one's own fill, others' fill and noise.
+    """Guess the count if all owners have these values. The mean minus the value is 1/c of all fill, plus noise.
 
-    `widths` are those of the grid's fill of each number.
+    `widths` has the width of each number's grid fill.
     """
     n, narrow = was.numbers, math.ldexp(was.numbers.w, -was.numbers.f)
     score = np.zeros((len(counts), *values.shape))
@@ -284,7 +294,7 @@ def by_slope(was: Seen, values: Floats, widths: Floats, counts: range = COUNTS) 
 
 
 def by_lattice(was: Seen, counts: range = COUNTS) -> Counts:
-    """C times the mean, an integer, is a multiple of C/c, in all coordinates, if nothing blurs it."""
+    """Guess the count: if nothing blurs it, C times the mean is a multiple of C/c in all coordinates."""
     n = was.numbers
     assert n.ring.size == 1
     p = n.ring.primes[0]
@@ -298,5 +308,5 @@ def by_lattice(was: Seen, counts: range = COUNTS) -> Counts:
 
 
 def rate(found: Counts, world: World) -> float:
-    """The part of counts that was guessed right."""
+    """The share of counts that were guessed right."""
     return float((found == world.counts).mean())

@@ -40,7 +40,7 @@ class Middleman:
         return Channel.between(played, self.hellos[played], self.keys[played], honest, hello)
 
     def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
-        """Open and seal anew what clients send each other."""
+        """Open what clients send each other, and seal it again."""
         header = Header.parse(message, sender, self.parties.session.form.kinds)
         if sender != SERVER:
             unmask = self.paillier is not None and header.kind.name == "TABLE"

@@ -74,7 +74,7 @@ class Ledger:
                 self._answers(each, parties)
 
     def _answers(self, answer: Sealed, parties: Parties) -> None:
-        """A ciphertext modulo n is its blind alone: two answers with one blind would show their difference."""
+        """A ciphertext modulo n is just its blind: two answers with one blind would show their difference."""
         asker = answer.header.chunk % len(parties.clients)
         key = public_key(parties.clients[asker].part.introduction, parties.session.params.key_bits)
         body = answer.payload[DIGEST_BYTES:]
@@ -193,9 +193,9 @@ def key_swap(subject: Subject) -> int:
 
 
 def traffic(subject: Subject, owned: int) -> list[tuple[int, int, str, int]]:
-    """What the network shows of a set-up and a round if client 0 has so many entities: who, to whom, what, size.
+    """What the network shows of a set-up and a round, if client 0 has `owned` entities: who, to whom, what, size.
 
-    It is the first to be heard: a server that refuses what it sends hears nobody else.
+    Client 0 is heard first. A server that refuses what it sends hears nobody else.
     """
     tables = made_tables(["abcdef"[:owned], "abcdef", "af"])
     while True:  # a stalled union or a failed placement shows as another attempt: rare, and documented

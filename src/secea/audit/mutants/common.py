@@ -163,7 +163,7 @@ class KeyedAtOnce(KeyedClient):
 
 
 class ShortLists(KeyedClient):
-    """Lists its own names alone."""
+    """Lists only its own names."""
 
     def payloads(
         self, kind: IntEnum, receivers: Sequence[int], at: Agreement

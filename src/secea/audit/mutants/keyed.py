@@ -35,7 +35,7 @@ MOST_BITS: Final = 1100
 
 
 def mutant(name: str, missing: str, form: Overheard) -> Mutant:
-    """A mutant of this form alone."""
+    """A mutant of only this form."""
     return Mutant(name, missing, {KEYED: Subject(form)})
 
 
@@ -46,7 +46,7 @@ class FewerMasks(Overheard):
     """Each client shares masks with T others."""
 
     def degree(self, params: Params) -> int:
-        """Of the graph of masks."""
+        """The degree of the graph of masks."""
         return params.T
 
 
@@ -54,7 +54,7 @@ class NoMasks(Overheard):
     """Uploads have no masks."""
 
     def degree(self, params: Params) -> int:
-        """Of the graph of masks."""
+        """The degree of the graph of masks."""
         return 0
 
 
@@ -106,7 +106,7 @@ class KeylessNames(KeyedClient):
     """The PRF of names has no key."""
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """Hash names alone."""
+        """Hash only the names."""
         after = super().finish(at, got)
         if at.phase == "evaluate":
             inputs = [oprf.input_of(name_bytes(name)) for name in self.names]
@@ -170,7 +170,7 @@ class Unfilled(Tables):
     """No fill."""
 
     def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
-        """Fixed point alone."""
+        """Only fixed point."""
         super().encoded_rows(table, rows, names)
         return np.asarray(np.rint(np.ldexp(table.matrix[rows].astype(np.float64), self._numbers.f)), np.int64)
 
@@ -239,15 +239,15 @@ class NoWide(Numbers):
     """Noise without its wide number."""
 
     def noise_of(self, noisy: int) -> Noise:
-        """Of one noise client."""
+        """The noise of one noise client."""
         return replace(super().noise_of(noisy), wide=1)
 
 
 class NoNarrow(Numbers):
-    """Noise of the wide number alone, which counts C times."""
+    """Noise with only the wide number, which counts C times."""
 
     def noise_of(self, noisy: int) -> Noise:
-        """Of one noise client."""
+        """The noise of one noise client."""
         return Noise(1, (1,), super().noise_of(noisy).wide)
 
 
@@ -262,14 +262,14 @@ def noisy(numbers: type[Numbers]) -> Overheard:
     return Form()
 
 
-NO_FILL = mutant("no-fill", "What stands below an input's grid is not filled.", filling(Unfilled))
+NO_FILL = mutant("no-fill", "What is below an input's grid is not filled.", filling(Unfilled))
 TABLE_GRID = mutant(
     "fill-of-the-table", "All rows have the fill of the finest number in their table.", filling(OtherGrid)
 )
 NEXT_POWER = mutant(
     "fill-to-a-power", "A fill is as wide as the next power of two, and not as the step.", filling(NextPower)
 )
-SCALED_FILL = mutant("fill-scaled", "Another grid scales the fill, and does not draw it anew.", filling(Scaled))
-FILL_ANEW = mutant("fill-drawn-anew", "The fill is drawn anew in every session.", filling(Anew))
+SCALED_FILL = mutant("fill-scaled", "Another grid scales the fill instead of drawing a new one.", filling(Scaled))
+FILL_ANEW = mutant("fill-drawn-anew", "A new fill is drawn in every session.", filling(Anew))
 NO_WIDE = mutant("no-wide-noise", "The noise of a mean has no wide number.", noisy(NoWide))
 NO_NARROW = mutant("no-narrow-noise", "The noise of a mean has no narrow numbers.", noisy(NoNarrow))

@@ -41,7 +41,7 @@ class Weakened(Paillier):
     of_numbers: type[Numbers] = Numbers
 
     def numbers(self, params: Params) -> Numbers:
-        """Made anew each time: nobody else uses them."""
+        """Made again each time: nobody else uses them."""
         return self.of_numbers(params, self.queries)
 
     def client(self, *args: Any, **more: Any) -> PaillierClient:
@@ -55,7 +55,7 @@ class Weakened(Paillier):
 
 
 def mutant(name: str, missing: str, form: Paillier) -> Mutant:
-    """A mutant of this form alone."""
+    """A mutant of only this form."""
     return Mutant(name, missing, {PAILLIER: Subject(form)})
 
 
@@ -138,7 +138,7 @@ class Bare(Dealer):
     """Deals without noise."""
 
     def deal(self, chunk: int, data: Residues, to: slice = EVERYONE) -> Residues:
-        """The data alone."""
+        """Only the data."""
         noise = [self.code.ring.zeros(*data.shape[2:])] * self.code.T
         return self.code.encode(data, noise, self.receivers[to], self.seeded, apart=True)
 
@@ -166,7 +166,7 @@ class AtBeta(Code):
     """The last client's point is that of the first block."""
 
     def at(self, clients: Sequence[int]) -> tuple[int, ...]:
-        """Of these clients."""
+        """The points of these clients."""
         points = zip(clients, super().at(clients), strict=True)
         return tuple(self.beta[0] if v == self.N - 1 else at for v, at in points)
 
@@ -235,7 +235,7 @@ class NumbersNotLifted(Numbers):
 
 
 class ShortKey(PublicKey):
-    """A key with short exponents alone."""
+    """A key with only short exponents."""
 
     full_blinds = PublicKey.short_blinds
 
@@ -329,7 +329,7 @@ class Telling(PaillierServer):
 
 
 class Asking(PaillierClient):
-    """Sends no dummies: queries for the entities that it has alone."""
+    """Sends no dummies: only queries for the entities that it has."""
 
     def payloads(
         self, kind: IntEnum, receivers: Sequence[int], at: Agreement

@@ -1,8 +1,8 @@
 """Client n of the keyed form: what it draws, sends, checks and keeps in each phase.
 
-What it knows stands in four frozen records, each replaced whole: the key of the names (`Key`) and its names (`Names`),
-which `names.Naming` looks after, the union (`Union`) and the round (`Round`). Mask keys, noise seeds and parts of
-secrets are held in memory alone.
+Its state is in four frozen records, each replaced as a whole: the key of the names (`Key`) and its names (`Names`),
+which `names.Naming` manages, the union (`Union`) and the round (`Round`). Mask keys, noise seeds and parts of secrets
+are kept only in memory.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ class Union:
     context: bytes = NO_CONTEXT
     secret: bytes = field(default=b"", repr=False)
     pairs: Mapping[int, bytes] = field(default_factory=dict, repr=False)
-    """What this client shares with each other member, for masks alone."""
+    """The key that this client shares with each other member, used only for masks."""
     L: bytes = b""
     spent: bool = False
-    """Somebody vanished in a round: slots without an owner were seen, so the next round has another union."""
+    """Whether somebody vanished in a round. Slots without an owner were seen, so the next round needs a new union."""
     tags: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     """The slots of own entities, in order."""
     order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     """Which of its names each of these is."""
     keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8), repr=False)
-    """Of the rows of own entities, in the order of their slots."""
+    """The keys of the rows of own entities, in the order of their slots."""
     said: tuple[int, bytes] = (-1, b"")
-    """Before which round it last said whether its entities changed, and what: under one mask it says one thing."""
+    """Before which round it last said whether its entities changed, and what it said. One mask covers one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +77,31 @@ class Round:
     """What goes into a round, and what comes out of it."""
 
     number: int
-    """Of the training round."""
+    """The number of the training round."""
     values: NDArray[np.int64] = field(repr=False)
     """Encoded rows, in the order of the names."""
     kept: NDArray[np.bool_] = field(repr=False)
-    """Which of the names are in the table: those that it gave up lately are nobody's rows to it."""
+    """Which of the names are in the table. Names that it gave up lately have no row."""
     noise_seed: bytes = field(default=b"", repr=False)
     means: NDArray[np.float64] | None = field(default=None, repr=False)
-    """As they come, in the order of the slots."""
+    """The means as they arrive, in the order of the slots."""
     found: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
     """Which of them there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The last training round of which a byte was uploaded: its values go again as they are, to the same, or not."""
+    """The last training round of which anything was uploaded.
+
+    Its values may be sent again only unchanged and to the same members.
+    """
 
     round: int = 0
     members: tuple[int, ...] = ()
     names: tuple[Name, ...] = field(default=(), repr=False)
     values: NDArray[np.int64] | None = field(default=None, repr=False)
     hashed: bytes = b""
-    """Of the values, in a client that was restarted."""
+    """The hash of the values, in a restarted client."""
 
     def same(self, values: NDArray[np.int64]) -> bool:
         """Whether these are the values that went out."""
@@ -135,7 +138,7 @@ class KeyedClient(ClientDefaults):
         """The means of the last round."""
         self.released = Released()
         self.uploaded = 0
-        """q of an upload that was not opened yet."""
+        """The number q of an upload that was not opened yet."""
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
@@ -146,12 +149,12 @@ class KeyedClient(ClientDefaults):
 
     @property
     def renamed(self) -> bool:
-        """Whether an epoch of names is due: its entities change, or their keys have not come."""
+        """Whether an epoch of names is due, because its entities change or their keys have not arrived."""
         return self.naming.names.coming is not None or self.naming.pending
 
     @property
     def next_names(self) -> tuple[Name, ...]:
-        """Its entities from the next epoch of names on."""
+        """Its entities, from the next epoch of names on."""
         return self.naming.next_names
 
     @property
@@ -164,20 +167,20 @@ class KeyedClient(ClientDefaults):
         self.naming.tick = tick
 
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
-        """Other entities from the next epoch of names on; `at_once`, or as many in each as there is room for."""
+        """Change the entities from the next epoch of names on: `at_once`, or in each epoch as many as fit."""
         self.naming.update(names, at_once=at_once)
 
     def inherit(self, before: Session, part: KeyedClient) -> None:
-        """Take over the key and the names from this client's part in the session before, and sign that in this one."""
+        """Take over the key and the names from this client's part in the previous session, to sign that in this one."""
         self.naming.inherit(self._roster, before, part.naming)
 
     def renounce(self) -> None:
-        """The session did not come about."""
+        """The session failed to start."""
         self.naming.renounce()
 
     @property
     def without_mean(self) -> tuple[Name, ...]:
-        """The entities that got no mean in the last round, or whose keys have not come: only this client knows."""
+        """The entities without a mean in the last round, or without keys so far. Only this client knows them."""
         if self.result is None:
             return ()
         had = {name for name, there in zip(self.result.names, self.result.there, strict=True) if there}
@@ -188,7 +191,7 @@ class KeyedClient(ClientDefaults):
         return self.tables.checked(table, self.next_names)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
-        """What this client trained in a training round; it is uploaded when the server says so."""
+        """Take the table of a training round. It is uploaded when the server says so."""
         assert self.union is not None
         given, out = self.checked(table), self.released
         there = set(given.names)
@@ -215,7 +218,7 @@ class KeyedClient(ClientDefaults):
         return self.result is not None
 
     def means_like(self, table: Table) -> Floats:
-        """The means of the last round in the order and the dtype of a table; own rows where there is none."""
+        """The means of the last round, in the order and dtype of a table; own rows for entities without a mean."""
         if self.result is None:
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
         return self.tables.like(table, self.result)
@@ -223,7 +226,7 @@ class KeyedClient(ClientDefaults):
     # ------------------------------------------------------------------------------------------------------- restarts
 
     def plain(self) -> dict[str, Any]:
-        """What must survive a restart. Mask keys, noise and the union are not saved: they serve one life."""
+        """What must survive a restart. Mask keys, noise and the union are not saved: they are for one life only."""
         out = self.released
         hashed = out.hashed if out.values is None else _hash(out.values)
         result = self.result and (self.result.names, self.result.means, self.result.there)
@@ -233,7 +236,7 @@ class KeyedClient(ClientDefaults):
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
-        """From a saved state."""
+        """Load a saved state."""
         self.naming.restore(plain["naming"])
         self.tables.grid = plain["grid"]
         self.result = Result(*plain["result"]) if plain["result"] else None
@@ -243,7 +246,7 @@ class KeyedClient(ClientDefaults):
     # -------------------------------------------------------------------------------------------------- announcements
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        """A key stands on nothing, names and unions on the key, rounds on the union."""
+        """What a phase builds on: a key on nothing, names and unions on the key, rounds on the union."""
         if phase == self.form.setup_phase:
             return NO_CONTEXT
         if phase == "agree":
@@ -278,13 +281,13 @@ class KeyedClient(ClientDefaults):
         self.masking.check_begin(at, self.uploaded)
 
     def enter(self, at: Agreement) -> None:
-        """Draw what a phase needs."""
+        """Draw the randomness that a phase needs."""
         before = self.names
         self.naming.enter(at)
         if self.names != before:
-            self.result = None  # its rows are those of other entities
+            self.result = None  # its rows belong to other entities
         self.masking.enter(at)
-        # One sum is opened of each upload, and none once something else has begun.
+        # Only one sum with each upload is ever opened, and none once something else has begun.
         self.uploaded = at.round if at.phase == self.form.round_phase else 0
         if at.phase == self.form.union_phase:
             self.union, self.round = Union(self._entropy(SEED_BYTES), self._entropy(SEED_BYTES)), None
@@ -309,7 +312,7 @@ class KeyedClient(ClientDefaults):
     # ------------------------------------------------------------------------------------------------------ union
 
     def _got_parts(self, at: Agreement, got: Got) -> Agreement:
-        """The shared secret, and what masks are made of."""
+        """Compute the shared secret and the keys of the masks."""
         assert self.union is not None
         mine, received = self.union, {v: got[Kind.PART, v] for v in at.members if v != self.number}
         parts = [(v, part[:SEED_BYTES]) for v, part in received.items()]
@@ -332,7 +335,7 @@ class KeyedClient(ClientDefaults):
         return union.tags_of_keys([self.naming.names.prf[name] for name in self.names], key)
 
     def _table(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """The masked lookup table: under masks that no other secret of a union has."""
+        """The masked lookup table. Its masks are bound to the union's secret: another secret gives other masks."""
         assert self.union is not None
         mine = self.union
         geometry = self.form.geometry(self.params, at)
@@ -347,7 +350,7 @@ class KeyedClient(ClientDefaults):
             yield (RING61.to_bytes(table[:, layout.span(chunk)]),)
 
     def _got_tags(self, at: Agreement, got: Got) -> Agreement:
-        """The slots of our own entities. Whoever misses one of its own goes on: to stop would tell whose it is."""
+        """Find the slots of our own entities. If one is missing, continue: to stop would reveal whose it is."""
         assert self.union is not None
         tags = np.frombuffer(got[Kind.TAGS, SERVER], "<u8").astype(np.uint64)
         if tags.size and (bool((tags[1:] <= tags[:-1]).any()) or int(tags[-1]) >= M61):
@@ -356,7 +359,7 @@ class KeyedClient(ClientDefaults):
         slots = np.searchsorted(tags, own)
         there = slots < tags.size
         there[there] = tags[slots[there]] == own[there]
-        _, first = np.unique(own, return_index=True)  # of two names with one tag the first takes part
+        _, first = np.unique(own, return_index=True)  # of two names with the same tag, the first takes part
         order = first[there[first]]
         order = order[np.argsort(slots[order], kind="stable")]
         secret = self.union.secret
@@ -372,7 +375,7 @@ class KeyedClient(ClientDefaults):
         return replace(at, size=int(tags.size))
 
     def _kappa(self, name: Name) -> bytes:
-        """The key of an entity: known to whoever has its name and asked."""
+        """The key of an entity, known to everybody who has its name and asked for it."""
         return hashlib.blake2b(
             self.naming.names.prf[name], digest_size=32, key=self.session, person=b"secea entity"
         ).digest()
@@ -380,7 +383,7 @@ class KeyedClient(ClientDefaults):
     # ----------------------------------------------------------------------------------------------------- rounds
 
     def _say(self, at: Agreement) -> None:
-        """Whether its entities changed, as an element under masks that cancel: random where they did, or else 0."""
+        """State under masks that cancel whether its entities changed: a random element if they did, otherwise 0."""
         assert self.union is not None
         if self.union.said[0] == at.round:
             return
@@ -403,7 +406,7 @@ class KeyedClient(ClientDefaults):
         return slice(int(first), int(last))
 
     def _kept(self, own: slice) -> NDArray[np.int64]:
-        """Of its entities in a stretch those that are in its table."""
+        """Which of its entities in a stretch are in its table."""
         assert self.round is not None
         assert self.union is not None
         kept: NDArray[np.int64] = own.start + np.flatnonzero(self.round.kept[self.union.order[own]])
@@ -474,10 +477,10 @@ class KeyedClient(ClientDefaults):
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
         inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
         self.round.means[own] = found
-        self.round.found[own] = inside & ~empty[slots]  # only an owner can notice what is not: nobody is told
+        self.round.found[own] = inside & ~empty[slots]  # only an owner notices a missing mean, and it tells nobody
 
     def _read(self, at: Agreement) -> Agreement:
-        """All chunks were checked: the means count."""
+        """Accept the means, after all chunks were checked."""
         assert self.round is not None
         assert self.union is not None
         found, there = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
@@ -490,7 +493,7 @@ class KeyedClient(ClientDefaults):
     def payloads(
         self, kind: IntEnum, receivers: Sequence[int], at: Agreement
     ) -> Iterator[tuple[int, Sequence[Buffer]]]:
-        """What each kind of message says to each receiver."""
+        """The payload of each kind of message for each receiver."""
         for receiver in receivers:
             for parts in self._payload(kind, receiver, at):
                 yield receiver, parts
@@ -514,7 +517,7 @@ class KeyedClient(ClientDefaults):
                 yield from self.naming.payload(kind, receiver, at)
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """What each phase gives, once everything has come."""
+        """The result of each phase, once everything has arrived."""
         match at.phase:
             case "secret":
                 return self._got_parts(at, got)

@@ -1,4 +1,4 @@
-"""The keyed form's public side: its messages and their ways, its table of phases, its rules, and its sizes."""
+"""The public side of the keyed form: its messages and their routes, its table of phases, its rules, and its sizes."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ class Keyed(FormDefaults):
     """The keyed form and its options."""
 
     min_participants: int | None = None
-    """No client takes part with fewer; None: T + 2, or 2 where everybody else may conspire."""
+    """Clients do not take part with fewer participants. None: T + 2, or 2 if everybody else may conspire."""
     max_new_entities: int | None = None
-    """New names of a client in each later epoch; None: the larger of 16 and a tenth of max_entities."""
+    """The most new names of a client in each later epoch. None: the larger of 16 and a tenth of max_entities."""
     max_updates: int = 16
     """Epochs with new names in a session, after the first."""
     batch: int = 64
@@ -164,7 +164,7 @@ class Keyed(FormDefaults):
         N, D = params.clients, params.dropouts
         if D > N - 2:
             raise ParamsError(f"dropouts must be {span(0, N - 2)} with {N} clients, got {D}")
-        covered = N - 1 - 2 * D  # the most with which a server that deviates is covered
+        covered = N - 1 - 2 * D  # the largest T with which a deviating server is covered
         T = (covered if covered >= 1 else N - 1 - D) if params.collusion is None else params.collusion
         if not 1 <= T <= N - 1 - D:
             with_losses = f" and {D} drop-outs" if D else ""
@@ -194,7 +194,7 @@ class Keyed(FormDefaults):
         """The fewest participants: of a union or a round; for a key; for new names."""
         N, T = params.clients, params.T
         if phase == self.setup_phase or (phase == self.names_phase and names == 1):
-            return N  # who missed the first epoch would show by its later lists how many names it has
+            return N  # a client that missed the first epoch would show by its later lists how many names it has
         if phase == self.names_phase:
             return max(T + 1, self.signatures(params))
         if phase in ("agree", "open"):
@@ -206,11 +206,11 @@ class Keyed(FormDefaults):
         return 2 if T == N - 1 else min(N, T + 2)
 
     def threshold(self, params: Params) -> int:
-        """t: so many shares open a mask key. Every rule counts the roster, and not who happens to take part."""
+        """t: the number of shares that open a mask key. It depends on the roster, not on who takes part."""
         return params.clients - params.dropouts
 
     def quorum(self, params: Params, at: Agreement) -> int:
-        """So many members are enough in a phase that goes on without some."""
+        """How many members are enough in a phase that continues without some of them."""
         return self.threshold(params)
 
     def table(self, params: Params) -> tuple[Row, ...]:
@@ -226,7 +226,7 @@ class Keyed(FormDefaults):
 
     @property
     def guests(self) -> int:
-        """Those behind the clients in the roster, who take part in the set-up alone."""
+        """The number of leaving clients. They come last in the roster, and take part only in the set-up."""
         return 0
 
     @property
@@ -237,7 +237,7 @@ class Keyed(FormDefaults):
     def following(
         self, params: Params, before: Session, parts: Mapping[int, Any], stay: Sequence[int | None]
     ) -> Keyed | None:
-        """The form of a session of these clients that keeps the key of its names; None where it must not."""
+        """The form of a session of these clients that keeps the key of its names. None if it must not keep it."""
         from secea.forms.keyed.handover import following
 
         return following(self, params, before, parts, stay)
@@ -245,7 +245,7 @@ class Keyed(FormDefaults):
     # -------------------------------------------------------------------------------------------- what follows from T
 
     def noise_count(self, params: Params, members: int) -> int:
-        """W: the noise clients of a round with so many participants."""
+        """W: the number of noise clients in a round with `members` participants."""
         return min(members, params.T + params.dropouts + 1)
 
     def numbers(self, params: Params) -> Numbers:
@@ -273,7 +273,7 @@ class Keyed(FormDefaults):
         return params.max_entities if names <= 1 else min(params.max_entities, later)
 
     def signatures(self, params: Params) -> int:
-        """Z: so many must have seen the same lists before a holder answers."""
+        """Z: how many clients must have seen the same lists before a holder answers."""
         return oprf.signatures_needed(params.clients, params.T)
 
     def geometry(self, params: Params, at: Agreement) -> Geometry:
@@ -296,15 +296,15 @@ class Keyed(FormDefaults):
         return numbers
 
     def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
-        """All members, but for what holders alone send."""
+        """All members, except for what only holders send."""
         return self.holders(params, at) if kind is Kind.EVALUATION else at.members
 
     def receivers(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
-        """All members, but for what goes to holders alone."""
+        """All members, except for what goes only to holders."""
         return self.holders(params, at) if kind is Kind.LISTS else at.members
 
     def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int, receiver: int = ALL) -> Layout:
-        """How a message falls into chunks."""
+        """How a message is cut into chunks."""
         points = self.list_size(params, at.names) + 1
         match kind:
             case Kind.COMMITMENT | Kind.MARK | Kind.CONFIRM | Kind.SHARE:
@@ -355,7 +355,7 @@ class Keyed(FormDefaults):
     # ----------------------------------------------------------------------------------------------------------- plans
 
     def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
-        """Two clients can subtract; and so many drop-outs may leave a server that deviates uncovered."""
+        """Warn if two clients can subtract, and if there are too many drop-outs to cover a deviating server."""
         params = self.checked(asked)
         found: list[UserWarning] = [TwoClients(self.trust(params)[-1])] if params.clients == 2 else []
         if asked.collusion is None and params.clients <= 2 * params.dropouts + params.T:
@@ -379,7 +379,7 @@ class Keyed(FormDefaults):
         return cost.setup_multiplications if phase == "setup" else cost.round_bytes
 
     def facts(self, params: Params) -> dict[str, int]:
-        """Primes side by side, sigma', and how numbers are encoded, filled and drowned."""
+        """The number of primes, sigma', and how numbers are encoded, filled and hidden by noise."""
         return planning.facts(self, params)
 
     def memory(self, params: Params, entities: int) -> dict[str, int]:

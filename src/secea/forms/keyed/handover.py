@@ -1,8 +1,8 @@
-"""A session that follows another one and keeps the key of its names (section K2).
+"""Start a new session that keeps the previous session's key of names, when clients join or leave (section K2).
 
-`Handover` is what is public about it; it stands in the hash of the new session, so that whoever takes part signs it.
-Those who leave are guests of the new session: they stand in its roster behind the clients, sign, may have to deal, and
-take part in nothing else.
+`Handover` holds what is public about it. It is part of the new session's hash, so everybody who takes part signs it.
+`Following` is the keyed form of the new session; `Federation` gets it from `following`. Clients who leave are *guests*
+of the new session. They come after the clients in its roster. They sign, may have to deal, and do nothing else.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Handover:
-    """What a session takes over from the one before. All members of that one sign it, also those who leave."""
+    """What a session takes over from the previous one. All members of the previous session sign it, even leavers."""
 
     session: bytes
-    """The hash of the session before."""
+    """The hash of the previous session."""
     joint: bytes
-    """The commitments to its key: T+1 points."""
+    """The commitments to the previous session's key: T+1 points."""
     numbers: tuple[int | None, ...]
-    """For each key of the new roster its number in the session before; None for a newcomer."""
+    """For each place in the new roster, the client's number in the previous session. None for a newcomer."""
     left: int = 0
-    """How many of these leave: the last ones."""
+    """How many of these leave. They come last."""
     updates: int = 0
-    """Epochs with new names that this key has seen."""
+    """How many epochs with new names this key has seen."""
 
     def __post_init__(self) -> None:
         old = sorted(n for n in self.numbers if n is not None)
         if old != list(range(len(old))):
-            raise ParamsError(f"every member of the session before has one place in the new roster, got {old}")
+            raise ParamsError(f"every member of the previous session needs one place in the new roster, got {old}")
         if len(self.session) != KEY_BYTES or len(self.joint) % POINT_BYTES or not 1 <= self.collusion < len(old):
-            raise ParamsError("a handover has the hash of the session before, and T+1 commitments to its key")
+            raise ParamsError("a handover needs the hash of the previous session, and T+1 commitments to its key")
         if self.left < 0 or self.updates < 0 or None in self.numbers[len(self.numbers) - self.left :]:
-            raise ParamsError("only members of the session before can leave, and numbers cannot be negative")
+            raise ParamsError("only members of the previous session can leave, and numbers cannot be negative")
         try:
             oprf.public_share(self.joint, 0)
         except ValueError as error:
@@ -56,26 +56,26 @@ class Handover:
 
     @property
     def collusion(self) -> int:
-        """T of the session before."""
+        """T of the previous session."""
         return len(self.joint) // POINT_BYTES - 1
 
     @cached_property
     def members(self) -> tuple[int, ...]:
-        """The members of the session before, by their places in the new roster."""
+        """The members of the previous session, by their places in the new roster."""
         return tuple(i for i, n in enumerate(self.numbers) if n is not None)
 
     @cached_property
     def newcomers(self) -> tuple[int, ...]:
-        """Everybody else."""
+        """All who were not members of the previous session, by their places in the new roster."""
         return tuple(i for i, n in enumerate(self.numbers) if n is None)
 
     @property
     def dealers(self) -> tuple[int, ...]:
-        """Who deals its part of the key anew: T+1 members of the session before, those who leave only if need be."""
+        """Who deals its part of the key again: T+1 members of the previous session. Leavers deal only if necessary."""
         return self.members[: self.collusion + 1]
 
     def old(self, client: int) -> int:
-        """A client's number in the session before."""
+        """A client's number in the previous session."""
         number = self.numbers[client]
         assert number is not None
         return number
@@ -86,15 +86,15 @@ class Handover:
         return tuple(map(self.old, self.dealers))
 
     def part(self, share: bytes, dealer: int) -> int:
-        """What a dealer deals: lambda_j * k_j."""
+        """The part of the key that a dealer deals: lambda_j * k_j."""
         return oprf.part_of_key(share, self.holders, self.old(dealer))
 
     def public_part(self, dealer: int) -> bytes:
-        """The commitment to it: whoever deals something else can be named, by newcomers as well."""
+        """The commitment to a dealer's part. With it everybody, newcomers too, can tell if a dealer cheats."""
         return oprf.public_part(self.joint, self.holders, self.old(dealer))
 
     def canonical(self) -> str:
-        """Its part of the form's line in the session's hash."""
+        """The handover's part of the form's line in the session's hash."""
         numbers = ",".join("new" if n is None else str(n) for n in self.numbers)
         return (
             f"before={self.session.hex()};joint={self.joint.hex()};numbers={numbers};left={self.left};"
@@ -102,22 +102,22 @@ class Handover:
         )
 
     def check(self, roster: Roster, before: Session, naming: Naming, me: int) -> None:
-        """A member of the session before signs what it knows to be true, or says what is not."""
+        """Check the handover as a member of the previous session, before signing. An error says what is not true."""
         N, keys = before.params.clients, before.roster.clients
         faults = {
             "it names another session": self.session != before.hash,
             "it names another key": self.joint != naming.key.joint,
             "it has other members than that session": len(self.members) != N,
             "that session has no names yet": not naming.names.number,
-            f"it counts {self.updates} epochs with new names, and there were {naming.updates}": (
+            f"it counts {self.updates} epochs with new names, but there were {naming.updates}": (
                 self.updates < naming.updates
             ),
-            "our share is not one of that key": not oprf.fits(naming.key.share, naming.key.joint, naming.number),
-            f"it takes us for {party(self.old(me))}, and we were {party(naming.number)}": self.old(me) != naming.number,
+            "our share does not belong to that key": not oprf.fits(naming.key.share, naming.key.joint, naming.number),
+            f"it takes us for {party(self.old(me))}, but we were {party(naming.number)}": self.old(me) != naming.number,
         }
         for i, n in enumerate(self.numbers):
             if n is None:
-                faults[f"{party(i)} comes as a newcomer, and was a member"] = roster.key(i) in keys[:N]
+                faults[f"{party(i)} comes as a newcomer, but was a member"] = roster.key(i) in keys[:N]
             else:
                 faults[f"{party(i)} is not {party(n)} of that session"] = n >= N or roster.key(i) != keys[n]
         for fault, found in faults.items():
@@ -127,7 +127,7 @@ class Handover:
 
 @dataclass(frozen=True)
 class Following(Keyed):
-    """The keyed form in a session that keeps the key of the one before. Its first epoch of names is the newcomers'."""
+    """The keyed form in a session that keeps the previous key. Its first epoch of names is for newcomers only."""
 
     before: Handover | None = None
 
@@ -139,32 +139,32 @@ class Following(Keyed):
 
     @property
     def guests(self) -> int:
-        """Those who leave."""
+        """The number of clients who leave."""
         return self.taken_over.left
 
     @property
     def last_epoch(self) -> int:
-        """Epochs with new names that came before count."""
+        """The last epoch of names. Earlier epochs with new names count too."""
         return 1 + self.max_updates - self.taken_over.updates
 
     def checked(self, params: Params) -> Params:
-        """As in any session; and those who left, with as many as may conspire now, must be too few to hold the key."""
+        """Check as in any session. Also, the leavers and T conspiring clients together must be too few for the key."""
         resolved, before = super().checked(params), self.taken_over
         if resolved.T + before.left > before.collusion:
             raise ParamsError(
-                f"with {before.left} who left and collusion={resolved.T} the key of a session with collusion="
+                f"with {before.left} clients who left and collusion={resolved.T}, the key of a session with collusion="
                 f"{before.collusion} cannot be kept: begin a session with a new key"
             )
         if self.last_epoch < 1:
-            raise ParamsError(f"max_updates is {self.max_updates}, and the key has seen {before.updates} updates")
+            raise ParamsError(f"max_updates is {self.max_updates}, but the key has seen {before.updates} updates")
         return resolved
 
     def canonical(self, params: Params) -> str:
-        """With what is taken over."""
+        """The form's line in the session's hash, with the handover."""
         return f"{super().canonical(params)};{self.taken_over.canonical()}"
 
     def table(self, params: Params) -> tuple[Row, ...]:
-        """Whoever leaves goes after the dealing. Not all wait for answers: the server says when a union begins."""
+        """Leavers go after the dealing. Not everybody waits for answers, so the server says when a union begins."""
         first = self.names_phase if self.taken_over.newcomers else self.union_phase
         rows = {row.phase: row for row in super().table(params)}
         rows["deal"] = replace(rows["deal"], then=first)
@@ -173,14 +173,14 @@ class Following(Keyed):
         return tuple(rows.values())
 
     def fewest(self, params: Params, phase: str = "secret", names: int = 2) -> int:
-        """All who leave are needed for the key too."""
+        """For the key, all leavers are needed too."""
         return super().fewest(params, phase, names) + (self.guests if phase == self.setup_phase else 0)
 
     def _askers(self, at: Agreement) -> tuple[int, ...]:
         return self.taken_over.newcomers if at.names == 1 else at.members
 
     def senders(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
-        """All members of the session before sign, T+1 of them deal; newcomers alone have first names to ask for."""
+        """All members of the previous session sign, and T+1 of them deal. In the first epoch only newcomers ask."""
         match kind:
             case Kind.COMMITMENT:
                 return self.taken_over.members
@@ -192,7 +192,7 @@ class Following(Keyed):
                 return super().senders(kind, params, at)
 
     def receivers(self, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
-        """Whoever leaves gets no share, and whoever did not ask no answers."""
+        """Leavers get no share. Clients that did not ask get no answers."""
         match kind:
             case Kind.SHARE:
                 return tuple(range(params.clients))
@@ -202,7 +202,7 @@ class Following(Keyed):
                 return super().receivers(kind, params, at)
 
     def ticks(self, params: Params, names: int) -> int:
-        """Points of the newcomers' lists."""
+        """The points of the newcomers' lists, for progress bars."""
         size = self.list_size(params, 1)
         return len(self.taken_over.newcomers) * ((params.T + 1) * (size + 1) + size) + names
 
@@ -210,9 +210,10 @@ class Following(Keyed):
 def following(
     form: Keyed, params: Params, before: Session, parts: Mapping[int, Any], stay: Sequence[int | None]
 ) -> Following | None:
-    """The form of a session of these clients (None: a newcomer) that keeps the key; None where there must be a new one.
+    """The form of a session that keeps the key. None if the session needs a new key.
 
-    `parts` are those of the members of the session before that can still hand it over: all are needed.
+    `stay` has the old number of each client of the new session, or None for a newcomer. `parts` are those of the
+    previous session's members that can still hand the key over. All members are needed.
     """
     N = before.params.clients
     left = tuple(n for n in range(N) if n not in stay)

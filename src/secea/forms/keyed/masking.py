@@ -1,9 +1,9 @@
 """What hides a client's upload, and what opens the sum if somebody vanishes (section K4, and K5.2 with drop-outs).
 
-`Masking` is the part of client n that knows its mask keys. Without drop-outs each pair of a union has one key, and
-nothing is ever revealed. With drop-outs a client draws, for each round of a batch, an X25519 key and a seed of its own,
-and shares both; after an upload the shares of one of the two are given out, never of both. All of it is held in memory
-alone: a client that was restarted cannot send a second time under the same keys.
+`Masking` holds the mask keys of client n. Without drop-outs, each pair in a union has one key, and nothing is ever
+revealed. With drop-outs, a client draws an X25519 key and a seed of its own for each round of a batch, and shares both.
+After an upload the shares of one of the two are given out, never of both. All of it is kept only in memory, so a
+restarted client cannot send a second time under the same keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SMALL_ORDER: Final = frozenset(
         39382357235489614581723060781553021112529911719440698176882885853963445705823,
     }
 )
-"""u of the points of order 1 to 8, on the curve and on its twist."""
+"""The u coordinates of the points of order 1 to 8, on the curve and on its twist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Batch:
     first: int
     """q of the first round."""
     keys: tuple[int, ...] = field(repr=False)
-    """a_q: of pairs."""
+    """a_q: the keys for masks with other clients."""
     seeds: tuple[int, ...] = field(repr=False)
-    """b_q: of its own mask."""
+    """b_q: the seeds of its own mask."""
     seed: bytes = field(repr=False)
-    """Of the polynomials with which both are shared."""
+    """The seed of the polynomials with which both are shared."""
     members: tuple[int, ...] = ()
     public: Mapping[int, bytes] = field(default_factory=dict)
     """A_q and H(b_q) of each member, round after round; empty until all have come."""
@@ -67,17 +67,17 @@ class Batch:
 
 
 def key_of(scalar: int) -> X25519PrivateKey:
-    """The X25519 key that a shared scalar stands for."""
+    """The X25519 key that is derived from a shared scalar."""
     return X25519PrivateKey.from_private_bytes(scalar_bytes(scalar))
 
 
 def hash_of(scalar: int) -> bytes:
-    """What is published of a self seed."""
+    """The hash of a self seed, which is published."""
     return hashlib.sha256(b"secea self seed\n" + scalar_bytes(scalar)).digest()
 
 
 def seed_of(scalar: int) -> bytes:
-    """The self seed that a shared scalar stands for."""
+    """The self seed that is derived from a shared scalar."""
     return expand(scalar_bytes(scalar), "self seed")
 
 
@@ -91,7 +91,7 @@ def pair_of(mine: X25519PrivateKey, theirs: bytes, peer: int, session: bytes) ->
 
 
 def of_small_order(public: bytes) -> bool:
-    """Whether X25519 gives nothing but zeros with this key; the top bit does not count, and u is taken modulo p."""
+    """Whether X25519 gives only zeros with this key. The top bit does not count, and u is taken modulo p."""
     return (int.from_bytes(public, "little") & (1 << 255) - 1) % _P25519 in _SMALL_ORDER
 
 
@@ -126,7 +126,7 @@ class Masking:
         self.batch: Batch | None = None
 
     def enter(self, at: Agreement) -> None:
-        """A batch begins: draw its keys."""
+        """Draw the keys of a batch when it begins."""
         if at.phase != self.form.prepare_phase:
             return
         stream, count = KeyStream(self._entropy(SEED_BYTES)), self.form.batch
@@ -134,7 +134,7 @@ class Masking:
         self.batch = Batch(at.round + 1, keys, seeds, self._entropy(SEED_BYTES), at.members)
 
     def check_begin(self, at: Agreement, uploaded: int) -> None:
-        """Refuse, with a `ValueError`, a sum that must not be opened; `uploaded` is the last q that was sent."""
+        """Refuse a sum that must not be opened, with a `ValueError`. `uploaded` is the last q that was sent."""
         ready = self.batch is not None and at.round in self.batch and self.batch.members == at.participants
         if at.phase == self.form.round_phase and self.params.dropouts and not ready:
             raise ValueError(f"announces round {at.round}, for which there are no mask keys")
@@ -163,7 +163,7 @@ class Masking:
     # ------------------------------------------------------------------------------------------------------ phases
 
     def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """What each kind of message says."""
+        """The payload of each kind of message."""
         assert self.batch is not None
         match kind:
             case Kind.BATCH:
@@ -193,7 +193,7 @@ class Masking:
         return {v: bytes(data) for v, data in dealt.items()}
 
     def _opening(self, at: Agreement) -> bytes:
-        """For each participant one share: of its own seed if it is in the sum, of its key of pairs if it is not."""
+        """One share for each participant: of its self seed if it is in the sum, of its pair key if it is not."""
         assert self.batch is not None
         assert at.round in self.batch
         index, opening = at.round - self.batch.first, b""
@@ -203,7 +203,7 @@ class Masking:
         return opening
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """A batch has come; or enough have signed what is to be opened."""
+        """Finish a phase: a batch has arrived, or enough clients have signed what is to be opened."""
         if at.phase == self.form.prepare_phase:
             return self._got_batch(at, got)
         self._check_votes(at, got[Kind.VOTES, SERVER])
@@ -224,7 +224,7 @@ class Masking:
         return at
 
     def _check_votes(self, at: Agreement, votes: bytes) -> None:
-        """t clients of the sum have signed the same as we: no other sum of this round can be opened."""
+        """Check that t clients of the sum have signed the same as we did. No other sum of this round can be opened."""
         signed, said = set(), statement(self.session, at, self.form.noise_clients(self.params, at))
         width = 2 + SIGNATURE_BYTES
         for start in range(0, len(votes), width):

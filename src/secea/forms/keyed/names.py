@@ -1,8 +1,12 @@
-"""How names become keys: the key of the names is dealt, lists are blinded, confirmed, answered (section K2).
+"""How names become keys in the keyed form: the client's side of the threshold PRF of names (section K2).
 
-`Naming` is the part of client n from the phase "commit" to the phase "evaluate". Every client is a dealer, asks for its
-own names, and may be one of the T+1 holders that answer. In a session that takes over the key of another one, some of
-the members of that one deal, and newcomers ask first (`handover`).
+First the clients deal shares of a joint key, the key of the names. Then each client sends a list of its blinded names.
+Clients confirm that all have seen the same lists, and T+1 *holders* of the key answer them. In this way all owners of
+an entity arrive at the same PRF value, and nobody else learns it.
+
+`Naming` is what client n does from the phase "commit" to the phase "evaluate". `KeyedClient` holds one. Every client is
+a dealer, asks for its own names, and may be one of the holders. In a session that takes over the key of another one,
+some members of the previous session deal, and newcomers ask first (`secea.forms.keyed.handover`).
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from secea.wire.messages import Buffer
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 NO_LIST: Final = oprf.list_hash(np.zeros((0, 32), np.uint8))
-"""What those sign who have no part in an epoch of names: it is the newcomers'."""
+"""The hash that clients sign who send no list, because the epoch of names is for newcomers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +43,38 @@ class Key:
     """The threshold key of the names: what this client dealt, and what it holds."""
 
     seed: bytes = field(default=b"", repr=False)
-    """Of the polynomial that it deals; drawn for each attempt."""
+    """The seed of the polynomial that it deals. Drawn for each attempt."""
     hashes: Mapping[int, bytes] = field(default_factory=dict)
     joint: bytes = b""
-    """The commitments of all dealers together; empty until the key stands."""
+    """The joint commitments of all dealers. Empty until the key is complete."""
     share: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Entities, and the PRF of each name that was ever asked for."""
+    """A client's entities, and the PRF value of each name that was ever asked for."""
 
     own: tuple[Name, ...] = field(repr=False)
     coming: tuple[Name, ...] | None = field(default=None, repr=False)
-    """Other names, from the next epoch of names on."""
+    """The names from the next epoch of names on, if they change."""
     prf: Mapping[Name, bytes] = field(default_factory=dict, repr=False)
     number: int = 0
-    """The last epoch that was finished."""
+    """The last epoch of names that was finished."""
     asked: int = 0
-    """The last epoch that was begun, and its list: a repeated attempt sends the same bytes."""
+    """The last epoch of names that was begun. A repeated attempt sends the same list, byte for byte."""
     seed: bytes = field(default=b"", repr=False)
-    """Of that list's blinds."""
+    """The seed of that list's blinds."""
     blinding: oprf.Blinding | None = field(default=None, repr=False)
     fresh: tuple[Name, ...] = field(default=(), repr=False)
     marks: Mapping[int, bytes] = field(default_factory=dict)
-    """The hash of each client's list in this epoch: what was confirmed once is the only one that is ever confirmed."""
+    """The hash of each client's list in this epoch. Once a list was confirmed, no other list of that client will be."""
     lists: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False)
     listed: int = 0
-    """The epoch that seed, new names and hashes are of: its list is the same however often it is asked for."""
+    """The epoch to which seed, new names and hashes belong. Its list stays the same, however often it is requested."""
 
 
 class Naming:
-    """Client n as a dealer, as one who asks, and as a holder."""
+    """What client n does to get the PRF values of its names: as a dealer, as one who asks, and as a holder."""
 
     def __init__(
         self, form: Keyed, params: Params, session: bytes, number: int, names: Iterable[object], entropy: Entropy
@@ -79,12 +83,12 @@ class Naming:
         self.key = Key()
         self.names = Names(self._bounded(names))
         self.past = b""
-        """Its share of the key that this session takes over, until names or a union stand on the new shares."""
+        """Its share of the key that this session takes over, kept until names or a union depend on the new shares."""
         self.successor = b""
-        """The session that takes over this one's key: it has all epochs of names that are to come."""
+        """The session that takes over this one's key, if any. All further epochs of names belong to that session."""
         self._predecessor: Naming | None = None
         self.tick: Tick | None = None
-        """Called with the points that were worked on, for a progress bar."""
+        """Called with the number of points that were processed, for a progress bar."""
 
     def _bounded(self, names: Iterable[object]) -> tuple[Name, ...]:
         checked, most = canonical_names(names), self.params.max_entities
@@ -98,11 +102,14 @@ class Naming:
 
     @property
     def next_names(self) -> tuple[Name, ...]:
-        """The names of its entities from the next epoch of names on."""
+        """The names of its entities, from the next epoch of names on."""
         return self.names.own if self.names.coming is None else self.names.coming
 
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
-        """Other entities from the next epoch of names on; `at_once`, or as many in each as there is room for."""
+        """Change the entities from the next epoch of names on.
+
+        With `at_once` all new ones must fit into one epoch. Otherwise each epoch takes as many as it has room for.
+        """
         coming = self._bounded(names)
         known = {*self.names.prf, *self.names.fresh}
         fresh = [name for name in coming if name not in known]
@@ -114,25 +121,25 @@ class Naming:
         room = self.form.list_size(self.params, epoch)
         if fresh > room:
             raise TableError(
-                f"{party(self.number)} has {fresh} new entities, and {room} may come at once:"
+                f"{party(self.number)} has {fresh} new entities, but only {room} may come at once:"
                 " raise max_new_entities, or bring them in several updates"
             )
 
     def check_begin(self, at: Agreement) -> None:
-        """Refuse, with a `ValueError`, a key or an epoch of names that is not due."""
+        """Refuse a key or an epoch of names that is not due, with a `ValueError`."""
         form = self.form
         if at.phase == form.setup_phase:
-            # Until names have their keys, another attempt costs nothing. Under a key that was taken over it would:
-            # whoever had a list answered could send another one for the same key.
+            # Until names have their keys, another attempt does no harm. With a key that was taken over it would:
+            # a client whose list was answered could send another list for the same key.
             begun = self.begun if form.taken_over else self.names.number
             if begun or at.names != 1:
                 raise ValueError("announces a new key; that needs a new session")
             if self._hands_over and not self.past:
-                raise ValueError("announces the key of the session before; we were not given our share of it")
+                raise ValueError("announces the key of the previous session, but we were not given our share of it")
         elif not self.key.joint:
             raise ValueError(f"announces the phase '{at.phase}' before there is a key")
         elif at.phase == form.names_phase:
-            due = max(1, self.names.asked)  # the last one again, for those who missed its answers; or a later one
+            due = max(1, self.names.asked)  # the last epoch again, for those who missed its answers, or a later one
             if not due <= at.names <= form.last_epoch or not form.senders(Kind.LIST, self.params, at):
                 raise ValueError(f"announces epoch {at.names} of names; it is not due")
             if self.successor:
@@ -146,12 +153,12 @@ class Naming:
 
     @property
     def _hands_over(self) -> bool:
-        """Whether it was a member of the session whose key this one takes over."""
+        """Whether this client was a member of the session whose key is taken over."""
         return self.form.taken_over is not None and self.number in self.form.taken_over.members
 
     @property
     def updates(self) -> int:
-        """Epochs with new names that the key has seen, in this session and those before."""
+        """How many epochs with new names the key has seen, in this session and the previous ones."""
         before = self.form.taken_over
         return max(0, self.names.asked - 1) + (before.updates if before else 0)
 
@@ -161,7 +168,7 @@ class Naming:
         return bool(self.names.number or self.names.asked or self.names.marks)
 
     def inherit(self, roster: Roster, before: Session, old: Naming) -> None:
-        """Take over the key and the names from the session before. The old part has no new names from here on."""
+        """Take over the key and the names from the previous session. The old part takes no new names from now on."""
         record = self.form.taken_over
         if record is None or not self._hands_over:
             raise CallError(f"{party(self.number)} has nothing to take over: its session does not follow another one")
@@ -176,13 +183,13 @@ class Naming:
         old.successor = self.session
 
     def renounce(self) -> None:
-        """The session did not come about: the one before goes on, unless names were already asked for in this one."""
+        """The session failed to start. The previous one continues, unless names were already asked for in this one."""
         if self._predecessor is not None and not self.begun:
             self._predecessor.successor = b""
             self._predecessor, self.key, self.past = None, Key(), b""
 
     def plain(self) -> dict[str, Any]:
-        """What must survive a restart: the key's share, the PRF of names, lists that were made or confirmed."""
+        """What must survive a restart: the share of the key, the PRF values, and lists that were made or confirmed."""
         names = self.names
         return {
             "joint": self.key.joint, "share": self.key.share, "own": names.own, "coming": names.coming,
@@ -192,7 +199,7 @@ class Naming:
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
-        """From a saved state: a list is made again from its seed, and so with the same bytes."""
+        """Load a saved state. A list is made again from its seed, so it has the same bytes."""
         self.key = Key(joint=plain["joint"], share=plain["share"])
         self.past, self.successor = plain["past"], plain["successor"]
         width, values = oprf.OUTPUT_BYTES, plain["prf"]
@@ -206,11 +213,11 @@ class Naming:
 
     @property
     def pending(self) -> bool:
-        """Whether a list was made whose answers have not come. All who made one refuse unions until then."""
+        """Whether a list was made that has no answers yet. A client with such a list refuses unions until they come."""
         return self.names.asked > self.names.number
 
     def enter(self, at: Agreement) -> None:
-        """Draw what a phase needs."""
+        """Draw the randomness that a phase needs."""
         if at.phase == self.form.setup_phase:
             self.key = Key(self._entropy(SEED_BYTES))
             if self.form.taken_over is None:
@@ -228,7 +235,7 @@ class Naming:
         return oprf.polynomial(self.params.T, KeyStream(expand(self.key.seed, "polynomial")), constant)
 
     def _dealing(self) -> bytes:
-        """Commitments and proof."""
+        """The commitments to its polynomial, and the proof that it knows it."""
         polynomial = self._polynomial()
         commitments = oprf.commit(polynomial)
         stream = KeyStream(expand(self.key.seed, "proof"))
@@ -239,7 +246,7 @@ class Naming:
         return self.form.taken_over is None or self.number in self.form.taken_over.dealers
 
     def _own_hash(self) -> bytes:
-        """Whoever hands over a key and does not deal signs that as well: with the hash of no commitments."""
+        """The hash of its commitments. A client that hands over a key without dealing signs the hash of nothing."""
         return oprf.commitments_hash(oprf.commit(self._polynomial()) if self._deals else b"")
 
     def _got_hashes(self, at: Agreement, got: Got) -> Agreement:
@@ -251,13 +258,13 @@ class Naming:
         return at.bound(*(hashes[v] for v in signers))
 
     def _check_part(self, dealer: int, commitments: bytes) -> None:
-        """Where a key is handed over, everybody knows the commitment to each dealer's part of it."""
+        """If a key is handed over, check a dealer's commitments against the public commitment to its part of it."""
         before = self.form.taken_over
         if before and not hmac.compare_digest(oprf.public_key(commitments), before.public_part(dealer)):
-            raise FaultyPeer(dealer, "deals something else than its part of the key of the session before")
+            raise FaultyPeer(dealer, "deals something other than its part of the previous session's key")
 
     def _got_dealings(self, at: Agreement, got: Got) -> Agreement:
-        """Every dealing fits its hash and its proof, and the shares fit the dealings; or the dealer is named."""
+        """Check each dealing against its hash and proof, and shares against dealings. Errors name the dealer."""
         dealers, me = self.form.senders(Kind.DEALING, self.params, at), self.number
         dealings = {v: got[Kind.DEALING, v] for v in dealers if v != me}
         if self._deals:
@@ -276,7 +283,7 @@ class Naming:
                 shares[me] = oprf.share_for(self._polynomial(), me)
             self._take_shares(shares, {v: dealings[v][:cut] for v in dealers})
         after = at.bound(*(dealings[v] for v in dealers))
-        ask = self.form.senders(Kind.LIST, self.params, at)  # nobody where a key is handed over, and nobody has joined
+        ask = self.form.senders(Kind.LIST, self.params, at)  # nobody asks if a key is handed over and nobody has joined
         return replace(after, base=after.context, named=at.named if ask else at.names)
 
     def _take_shares(self, shares: Mapping[int, bytes], commitments: Mapping[int, bytes]) -> None:
@@ -294,7 +301,7 @@ class Naming:
     # ------------------------------------------------------------------------------------------------------ names
 
     def _ask(self, at: Agreement) -> None:
-        """The list of an epoch of names: blinded once, so that a repeated attempt sends the same bytes."""
+        """Make the list of an epoch of names. It is blinded once, so that a repeated attempt sends the same bytes."""
         self.past = b""
         if not self._asks(at):
             return
@@ -339,7 +346,7 @@ class Naming:
         marks = {v: got[Kind.MARK, v] for v in at.members if v != self.number}
         marks[self.number] = self._mark(at)
         askers = self.form.senders(Kind.LIST, self.params, at)
-        for v, mark in marks.items():  # two quorums have an honest client in common, and it confirms one list of each
+        for v, mark in marks.items():  # two quorums share an honest client, which confirms only one list of each
             if v not in askers and mark != NO_LIST:
                 raise FaultyPeer(v, f"signs a list of blinded names in epoch {at.names}, which is for newcomers")
             if self.names.marks.get(v, mark) != mark:
@@ -355,7 +362,7 @@ class Naming:
         return state.digest()
 
     def _got_confirmations(self, at: Agreement, got: Got) -> Agreement:
-        """Enough clients have seen the same lists; a holder then has lists that it may answer."""
+        """Check that enough clients have seen the same lists. A holder then stores the lists that it may answer."""
         ours, need = self._confirmation(at), self.form.signatures(self.params)
         for v in at.members:
             if v != self.number and not hmac.compare_digest(got[Kind.CONFIRM, v], ours):
@@ -363,7 +370,7 @@ class Naming:
         if len(at.members) < need:
             raise FaultyPeer(SERVER, f"has lists confirmed by {len(at.members)} clients; {need} are needed")
         if not self._asks(at):
-            at = replace(at, named=at.names)  # the newcomers' epoch is over for whoever has no answers to wait for
+            at = replace(at, named=at.names)  # the newcomers' epoch is over for clients that wait for no answers
         if self.number not in self.form.holders(self.params, at):
             return at
         layout = self.form.layout(Kind.LISTS, self.params, at, SERVER)
@@ -373,13 +380,13 @@ class Naming:
             if not hmac.compare_digest(oprf.list_hash(points), self.names.marks[v]):
                 raise FaultyPeer(SERVER, f"hands us another list than the one that {party(v)} signed")
             if not valid(points).all():
-                raise FaultyPeer(v, "lists something that is no blinded name")
+                raise FaultyPeer(v, "lists something that is not a blinded name")
         self._check_apart(lists)
         self.names = replace(self.names, lists=lists)
         return at
 
     def _check_apart(self, lists: Mapping[int, NDArray[np.uint8]]) -> None:
-        """No point stands in two lists, or twice in one: nobody has another's names answered."""
+        """Check that no point is in two lists, or twice in one. So nobody can have another client's names answered."""
         owner: dict[bytes, int] = {}
         for v, points in lists.items():
             for point in map(bytes, points):
@@ -412,7 +419,7 @@ class Naming:
     # ------------------------------------------------------------------------------------------------------ phases
 
     def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """What each kind of message says."""
+        """The payload of each kind of message."""
         match kind:
             case Kind.COMMITMENT:
                 yield (self._own_hash(),)
@@ -436,7 +443,7 @@ class Naming:
             yield (np.ascontiguousarray(rows[layout.span(chunk)]).reshape(-1).data,)
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """What each phase gives, once everything has come."""
+        """The result of each phase, once everything has arrived."""
         match at.phase:
             case "commit":
                 return self._got_hashes(at, got)

@@ -1,8 +1,13 @@
-"""Fixed point, fill and noise of the keyed form: chosen from the parameters, so that a mean does not show its count.
+"""Choose the fixed-point scale, the fill and the noise of the keyed form from the parameters.
 
-docs/protocol-keyed.md, section K6, has the bound and its proof. C*S/c lies on a lattice of step C/c. The owners' fill
-makes S smooth over s widths of w units; s uniform numbers on {0..C-1} remove every harmonic of the lattice; what is
-left is below 2^-sigma'. One wide number in each noise client's noise hides the slope of the mean in one's own fill.
+They are chosen so that a mean does not reveal its *count* c, the number of clients that own the entity. Clients and
+server get them from `numbers_of`. docs/protocol-keyed.md, section K6, has the bound and its proof. In short: let S be
+the sum of the owners' inputs. Clients read C*S/c plus noise. Without noise it would lie on a lattice of step C/c and
+show c.
+
+* Fill: each owner adds low bits to its inputs that smooth S over s widths of w units.
+* Narrow noise: s uniform numbers on {0..C-1} remove every harmonic of the lattice. What is left is below 2^-sigma'.
+* Wide noise: one wide number from each noise client hides how the mean moves with a client's own fill.
 """
 
 from __future__ import annotations
@@ -23,18 +28,18 @@ from secea.errors import ParamsError
 from secea.params import Params
 
 FIELDS: Final = (6, 10, 14, 22, 30)
-"""Choices for s: with the wide number, which takes two words of 32 bits, the noise fills whole AES blocks."""
+"""Choices for s. Together with the wide number, which takes two 32-bit words, the noise then fills whole AES blocks."""
 MOST_WIDTH_BITS: Final = 24
 WIDE: Final = 1.7
-"""All wide numbers together span so many resolutions: a mean moves by at most 0.85 of one."""
+"""All wide numbers together span this many resolutions, so a mean moves by at most 0.85 of one."""
 ROOM: Final = 0.15
-"""What is left of the resolution for fill, narrow noise and rounding."""
+"""The share of the resolution that is left for fill, narrow noise and rounding."""
 FILL_SHARE: Final = 64
-"""The narrow fill spans at most this part of the resolution: it must be small against the wide noise."""
+"""The narrow fill spans at most 1/FILL_SHARE of the resolution. It must be small compared with the wide noise."""
 GRID_SHARE_BITS: Final = 6
-"""The grid of an input is taken as at most max_abs / 64."""
+"""The grid of an input is taken to be at most max_abs / 2^GRID_SHARE_BITS."""
 MOST_VALUE_BITS: Final = 60
-"""An encoded input fits into 64 bits, with room for its fill."""
+"""Bits of an encoded input, so that it fits into 64 bits together with its fill."""
 LARGEST_DIGIT: Final = 1 << 16
 CHECK_BITS: Final = 60
 """A wrong element passes the check with a probability of about 2^-60, modulo each prime."""
@@ -42,7 +47,7 @@ CHECK_BITS: Final = 60
 
 @dataclass(frozen=True)
 class Numbers:
-    """How numbers are encoded, filled, drowned and read."""
+    """How inputs are encoded and filled, how noise hides them, and how means are read."""
 
     ring: Ring
     C: int
@@ -52,9 +57,9 @@ class Numbers:
     w: int
     """The width of each narrow number of the fill, in units of 2^-f."""
     noise: Noise
-    """s narrow numbers on {0..C-1}, and C times a wide one: in a round of all clients."""
+    """The noise in a round with all clients: s narrow numbers on {0..C-1}, and C times a wide one."""
     sigma: int
-    """sigma': the bits below which a single element may tell anything about its count."""
+    """sigma': a single element reveals less than 2^-sigma' about its count."""
     max_abs: float
     resolution: float
 
@@ -70,29 +75,29 @@ class Numbers:
 
     @property
     def cap(self) -> float:
-        """The coarsest grid that an input may have."""
+        """The coarsest grid that an input is taken to have."""
         return math.ldexp(1.0, math.frexp(self.max_abs)[1] - 1 - GRID_SHARE_BITS)
 
     def noise_of(self, noisy: int) -> Noise:
-        """The noise of each of so many noise clients: the fewer they are, the wider, so that all span as much."""
+        """The noise of each of `noisy` noise clients. The fewer there are, the wider it is: the total span is fixed."""
         return replace(self.noise, wide=wide_of(self.resolution, self.f, noisy))
 
     def reach(self, noisy: int, planned: int | None = None) -> int:
-        """The largest noise of so many noise clients together, of those that a round began with."""
+        """The largest noise of `noisy` noise clients together; the round began with `planned` (None: with `noisy`)."""
         return noisy * self.noise_of(planned or noisy).largest
 
     def read(self, x: Residues, noisy: int, planned: int | None = None) -> NDArray[np.float64]:
-        """C*S/c plus the noise of so many noise clients, as means; the round began with `planned` of them."""
+        """Read means from C*S/c plus the noise of `noisy` noise clients; the round began with `planned` of them."""
         return self.ring.join(x, math.ldexp(1.0 / self.C, -self.f), self.reach(noisy, planned) // 2)
 
 
 def wide_of(resolution: float, f: int, noisy: int) -> int:
-    """The wide number of each of so many noise clients is below this."""
+    """The upper bound of each noise client's wide number, if there are `noisy` noise clients."""
     return int(WIDE * math.ldexp(resolution, f)) // noisy
 
 
 def _digits(n: int) -> tuple[int, ...]:
-    """lcm(1..n) as a product of numbers below 2^16: uniform digits of a mixed radix."""
+    """lcm(1..n) as a product of numbers below 2^16. They are the bases of a mixed radix with uniform digits."""
     primes = [p for p in range(2, n + 1) if all(p % q for q in range(2, math.isqrt(p) + 1))]
     powers = [max(p**e for e in range(1, n.bit_length()) if p**e <= n) for p in primes]
     digits: list[int] = []
@@ -107,7 +112,7 @@ def _digits(n: int) -> tuple[int, ...]:
 
 
 def leftover_bits(s: int, w: int, digits: Sequence[int]) -> float:
-    """-log2 of what is left of the lattice in one element: zeta(s) * (1/(pi*w) + the digits' own biases)^s."""
+    """-log2 of what remains of the lattice in one element: zeta(s) * (1/(pi*w) + the bias of the digits)^s."""
     zeta = sum(m**-s for m in range(1, 1000))
     return -math.log2(zeta) - s * math.log2(1 / (math.pi * w) + sum(digits) / 2**32)
 
@@ -118,7 +123,7 @@ def _rings() -> Sequence[Ring]:
 
 @lru_cache(maxsize=64)
 def numbers_of(params: Params, noise_clients: int) -> Numbers:
-    """The choice for these parameters: the fewest draws, then the shortest element, then the largest f."""
+    """The numbers for these parameters: with the fewest draws, then the shortest element, then the largest f."""
     assert params.max_entities is not None
     N, T = params.clients, params.T
     digits, C = _digits(N), math.lcm(*range(1, N + 1))
@@ -127,7 +132,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     exponent = math.frexp(params.max_abs)[1]  # max_abs < 2^exponent
     for s in FIELDS:
         width = next((b for b in range(1, MOST_WIDTH_BITS) if leftover_bits(s, 1 << b, digits) >= sigma), None)
-        if width is None or s * len(digits) + 2 > MOST_WORDS:  # more noise than the kernels draw for an element
+        if width is None or s * len(digits) + 2 > MOST_WORDS:  # more noise than the kernels can draw per element
             continue
         for ring in _rings():
             for f in range(MOST_VALUE_BITS - exponent, params.fraction_bits, -1):
@@ -142,15 +147,15 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
                 if small <= ROOM * unit and _fits(found, noise_clients):
                     return found
     raise ParamsError(
-        f"no field of ours holds means of precision={params.precision} with {N} clients:"
-        " lower precision, or sigma, or take fewer clients"
+        f"no supported field can hold means of precision={params.precision} with {N} clients:"
+        " lower precision or sigma, or take fewer clients"
     )
 
 
 def _fits(n: Numbers, noise_clients: int) -> bool:
-    """2 * (C * the largest encoded input + all noise) stays below the product of the primes.
+    """Whether 2 * (C * the largest encoded input + all noise) is below the product of the primes.
 
-    The noise of any number of noise clients up to these: noisy * wide <= WIDE * unit, and s*(C-1) >= C.
+    It counts the most noise of any number of noise clients up to this: noisy * wide <= WIDE * unit, and s*(C-1) >= C.
     """
     top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1))
     noise = noise_clients * (n.s * (n.C - 1) - n.C) + n.C * wide_of(n.resolution, n.f, 1)

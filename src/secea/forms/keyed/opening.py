@@ -1,4 +1,4 @@
-"""How the server takes the masks off a sum when somebody vanished: K5.2 and K5.3 with drop-outs."""
+"""How the server removes the masks from a sum if somebody vanished (K5.2 and K5.3 with drop-outs)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from secea.party.phases import Agreement
 from secea.steps import masks
 
 MOST_TRIED = 64
-"""Sets of shares that are tried, beside one for each client, before an opening counts as failed."""
+"""How many sets of shares are tried, besides one for each client, before an opening counts as failed."""
 
 
 class Opening:
-    """The server: what it knows of a batch, and what it recovers from the shares of those who are left."""
+    """The server's knowledge of a batch of mask keys, and what it recovers from the shares of those who are left."""
 
     def __init__(self, form: Keyed, params: Params, session: bytes) -> None:
         self.form, self.params, self.session = form, params, session
@@ -33,7 +33,7 @@ class Opening:
         self.first, self.public = at.round + 1, {v: got[Kind.BATCH, v] for v in at.members}
 
     def forget(self) -> None:
-        """Another batch begins: the keys of the last one are no more."""
+        """Forget the keys of the last batch, since another one begins."""
         self.public = {}
 
     def covers(self, q: int, members: Sequence[int]) -> bool:
@@ -46,7 +46,7 @@ class Opening:
         return b"".join(v.to_bytes(2, "little") + vote for v, vote in voted[: self.form.threshold(self.params)])
 
     def recover(self, at: Agreement, L: bytes, got: Got) -> list[tuple[bytes, int]]:
-        """The key streams that lie over the sum, each with its sign: what has to be subtracted."""
+        """The key streams that still mask the sum, each with its sign. They have to be subtracted."""
         opened = {n: got[Kind.OPENING, n] for n in at.members if (Kind.OPENING, n) in got}
         index, over = at.round - self.first, []
         for place, v in enumerate(at.participants):
@@ -64,7 +64,7 @@ class Opening:
         return over
 
     def _secret(self, given: Mapping[int, int], of: int, right: Callable[[int], bool]) -> int:
-        """The secret that t of these shares give; wrong shares are left out as long as t right ones are there."""
+        """The secret from t of these shares. Wrong shares are left out, as long as there are t right ones."""
         for some in islice(_sets(sorted(given), self.form.threshold(self.params)), len(given) + MOST_TRIED):
             secret = masks.recovered(given, masks.weights_at_zero(some))
             if right(secret):
@@ -73,7 +73,7 @@ class Opening:
 
 
 def _sets(clients: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Sets of so many clients: neighbours in a circle first, so that one wrong share soon stands outside."""
+    """Sets of `size` clients. Neighbours in a circle come first, so that a single wrong share is soon left out."""
     for start in range(len(clients) if len(clients) > size else 0):
         yield tuple((*clients, *clients)[start : start + size])
     yield from combinations(clients, size)
@@ -88,7 +88,7 @@ def _has_key(key: bytes, scalar: int) -> bool:
 
 
 def unmasked(form: Keyed, params: Params, total: Residues, over: Sequence[tuple[bytes, int]], chunk: int) -> Residues:
-    """The sum of one chunk without what lies over it."""
+    """The sum of one chunk, without the masks that were recovered."""
     ring = form.numbers(params).ring
     streams.add_streams(ring, total, [key for key, _ in over], [-sign for _, sign in over], chunk)
     return total

@@ -58,7 +58,7 @@ def trial(params: Params) -> tuple[Params, int, int]:
 
 
 def facts(form: Keyed, params: Params) -> dict[str, int]:
-    """Primes side by side, sigma', and how numbers are encoded, filled and drowned."""
+    """The number of primes, sigma', and how numbers are encoded, filled and hidden by noise."""
     n = form.numbers(params)
     chosen = {"f": n.f, "s": n.s, "w": n.w, "wide": n.noise.wide, "checks": n.checks}
     return {"primes": n.ring.size, "sigma_prime": n.sigma, **chosen}

@@ -1,4 +1,4 @@
-"""The server of the keyed form: it collects lists and tables, adds uploads, divides, and sends the same to all."""
+"""The server of the keyed form: it collects lists and tables, adds uploads, divides, and sends all the same means."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from secea.wire.randomness import SEED_BYTES
 
 @dataclass(slots=True)
 class _Chunk:
-    """What has come of one chunk of the uploads."""
+    """What has arrived of one chunk of the uploads."""
 
     total: Residues = field(repr=False)
     columns: Residues = field(repr=False)
@@ -51,13 +51,13 @@ class KeyedServer:
         self._divided = 0
         self.opening = Opening(form, params, session)
         self._parts: dict[int, list[bytes]] = {}  # with drop-outs: of uploads that are not complete
-        self._over: list[tuple[bytes, int]] = []  # what lies over the sum
+        self._over: list[tuple[bytes, int]] = []  # the masks on the sum
         self._votes = b""
         self.renamed = False
-        """Whether somebody's entities changed: all clients' ready messages together say so, and none alone."""
+        """Whether somebody's entities changed. Only the ready messages of all clients together reveal it."""
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        """A key stands on nothing, names and unions on the key, rounds on the union."""
+        """What a phase builds on: a key on nothing, names and unions on the key, rounds on the union."""
         if phase == self.form.setup_phase:
             return NO_CONTEXT
         if phase == "agree":
@@ -67,7 +67,7 @@ class KeyedServer:
         return self._L if phase == self.form.round_phase else at.base
 
     def enter(self, at: Agreement) -> None:
-        """Forget what an attempt before left behind."""
+        """Forget what an earlier attempt left behind."""
         if at.phase not in ("agree", "open"):
             self._table, self._chunks, self._divided = None, {}, 0
             self._parts, self._over = {}, []
@@ -158,7 +158,7 @@ class KeyedServer:
         return not self.params.dropouts or self.opening.covers(at.round + 1, at.participants)
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
-        """What each phase gives, once everything has come."""
+        """The result of each phase, once everything has arrived."""
         match at.phase:
             case "commit":
                 return at.bound(*(got[Kind.COMMITMENT, v] for v in self.form.senders(Kind.COMMITMENT, self.params, at)))
@@ -198,7 +198,7 @@ class KeyedServer:
         return at.bound(*(got[Kind.MARK, v] for v in at.members))
 
     def _peeled(self, at: Agreement) -> Agreement:
-        """The tags of the union; or another attempt, with a larger table."""
+        """The tags of the union. `Retry` if another attempt is needed, with a larger table."""
         assert self._table is not None
         tags = union.peel(self._table, self.form.geometry(self.params, at))
         if tags is None:
@@ -213,10 +213,13 @@ class KeyedServer:
         return replace(at, size=int(tags.size))
 
     def _ready(self, at: Agreement, got: Got) -> Agreement:
-        """All clients name the same L: they have the same union and the same secret. Their changes add up to 0."""
+        """Check that all clients name the same L, so they have the same union and secret; then read the changes.
+
+        The changes add up to 0 if nobody's entities changed.
+        """
         first, *others = (got[Kind.READY, v][:DIGEST_BYTES] for v in at.members)
         if any(other != first for other in others):
-            raise ProtocolError(at.members, "do not agree on the union; it has to be made anew")
+            raise ProtocolError(at.members, "do not agree on the union; it has to be made again")
         self._L = first
         total = sum(int.from_bytes(got[Kind.READY, v][DIGEST_BYTES:], "little") for v in at.members)
         self.renamed = total % M61 != 0

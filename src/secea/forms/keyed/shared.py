@@ -22,7 +22,7 @@ class RoundSecrets:
     dim: int
     checks: int
     secret: bytes = field(repr=False)
-    """Of the union: a hash over a part from each of its clients."""
+    """The secret of the union: a hash over a part from each of its clients."""
     union: bytes
     """L."""
     q: int
@@ -59,5 +59,5 @@ class RoundSecrets:
 
 
 def rows_under_keys(ring: Ring, keys: NDArray[np.uint8], q: int, dim: int) -> Residues:
-    """G: for each own entity a row of key stream that its owners alone can make."""
+    """G: for each own entity, a row of key stream that only its owners can compute."""
     return streams.row_streams(ring, keys, q, dim)

@@ -58,7 +58,7 @@ def bucket_count(max_entities: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """The union's tags in public buckets: each tag stands once in one bucket of each third, by a public seed.
+    """The union's tags in public buckets. A public seed puts each tag into one bucket of each third.
 
     No single party may choose the seed: it could look for one that puts four tags into the same three buckets, and see
     by a failure that one client has all four.
@@ -111,13 +111,13 @@ class Buckets:
 
     @property
     def members(self) -> Rows:
-        """The rows that each position stands for, ascending within a bucket, [3M]."""
+        """The row at each position, ascending within a bucket, [3M]."""
         return self._layout[1]
 
     def position(self, rows: Rows, buckets: Rows) -> Rows:
-        """Find where each row stands in its bucket, as an index into `members`."""
+        """Find the position of each row in its bucket, as an index into `members`."""
         if not (self.homes(rows) == buckets[:, None]).any(axis=1).all():
-            raise ValueError("a row does not stand in the bucket that is given for it")
+            raise ValueError("a row is not in the bucket that is given for it")
         words = _packed(np.repeat(np.arange(self.count), np.diff(self.starts)), self.members)
         return np.searchsorted(words, _packed(buckets, rows)).astype(np.int64, copy=False)
 
@@ -170,7 +170,7 @@ def place(rows: Rows, queries: Queries, stream: KeyStream) -> Rows | None:
         raise ValueError(f"{rows.size} entities do not fit into {queries.count} queries")
     placement = np.full(queries.count, EMPTY, np.int64)
     if isinstance(queries, Full):
-        # Shuffled: the number of a query shows neither how many are real nor where in the union its entity stands.
+        # Shuffled: the number of a query shows neither how many are real nor where in the union its entity is.
         order = np.argsort(np.frombuffer(stream.bytes(8 * queries.count), "<u8"), kind="stable")
         placement[order[: rows.size]] = rows
         return placement
@@ -186,7 +186,8 @@ def evict(homes: Rows, count: int, stream: KeyStream) -> tuple[Rows, Rows]:
     """Cuckoo hashing, all at once: the item in each bucket, or EMPTY, and the items that found no place.
 
     In each round every item without a place bids for one of its homes, a free one if it can: the last bid gets the
-    bucket, the others and whoever was there go on. An item does not bid for the bucket that it was last thrown out of.
+    bucket, and the others and the previous item bid again. An item does not bid for the bucket that it was last thrown
+    out of.
     """
     table = np.full(count, EMPTY, np.int64)
     last = np.full(len(homes), EMPTY, np.int64)  # the bucket that the item was thrown out of

@@ -1,7 +1,7 @@
 """Client n of the paper's form: what it draws, sends, checks and keeps in each phase.
 
-What it knows stands in two records: the epoch (`Epoch`: secret, union, queries) and the round (`Round`: embeddings,
-sums, means). The Paillier key lasts as long as its saved state.
+Its state is in two records: the epoch (`Epoch`: secret, union, queries) and the round (`Round`: embeddings, sums,
+means). The Paillier key lasts as long as its saved state.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ class Epoch:
     """One shared secret, one union, one set of queries."""
 
     seed: bytes = field(repr=False)
-    """Of its part of the secret, and of its lookup table."""
+    """The seed of its part of the secret, and of its lookup table."""
     secret: bytes = field(default=b"", repr=False)
     tags: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
-    """Of own entities in the union, in order; the names are in that order too."""
+    """The rows of own entities in the union, in order. The names are in the same order."""
     shape: Queries | None = None
     placement: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     """The row that each query asks for."""
     queries: dict[int, Residues] = field(default_factory=dict, repr=False)
-    """Shares of everyone's."""
+    """Shares of everyone's queries."""
     context: bytes = NO_CONTEXT
-    """In which rounds begin."""
+    """The context in which rounds begin."""
 
     @property
     def part(self) -> bytes:
-        """What this client gives to the shared secret."""
+        """The client's part of the shared secret."""
         return expand(self.seed, "part of the shared secret")
 
 
@@ -81,9 +81,9 @@ class Round:
     values: Residues = field(repr=False)
     """Own embeddings in blocks, [P, K, own, L]."""
     sums: Residues = field(repr=False)
-    """Shares of everyone's, added up, [P, M, L]."""
+    """The sum of the shares of everyone's embeddings, [P, M, L]."""
     means: NDArray[np.float64] | None = field(default=None, repr=False)
-    """Of own entities, as they come."""
+    """The means of own entities, as they arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class PaillierClient(ClientDefaults):
         self.numbers = form.numbers(params)
         self._entropy = entropy
         self.names = self._bounded(names)
-        """The entities of the union, in the order of their rows once it stands."""
+        """The entities of the union, in the order of their rows once the union is complete."""
         self.coming: tuple[Name, ...] | None = None
         """Other entities, from the next epoch on."""
         self._secret = b""  # the Paillier key, as it was saved
@@ -222,14 +222,14 @@ class PaillierClient(ClientDefaults):
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
-        """From a saved state."""
+        """Load a saved state."""
         self.names, self.coming, self._secret = plain["names"], plain["coming"], plain["key"]
         self.result = plain["result"]
 
     # -------------------------------------------------------------------------------------------------- announcements
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        """An epoch stands on nothing; the end on the epoch."""
+        """What a phase builds on: an epoch on nothing, the end on the epoch."""
         return NO_CONTEXT if phase == self.form.setup_phase or self.epoch is None else self.epoch.context
 
     def check_begin(self, at: Agreement) -> None:
@@ -267,7 +267,7 @@ class PaillierClient(ClientDefaults):
                 self.epoch = self.round = None
 
     def _place(self) -> None:
-        """Place the own entities, to ask for them; where they cannot be placed, everyone begins again."""
+        """Place our own entities in queries. If they cannot be placed, everyone begins again."""
         epoch = self.epoch
         assert epoch is not None
         assert epoch.shape is not None
@@ -394,7 +394,7 @@ class PaillierClient(ClientDefaults):
     # ---------------------------------------------------------------------------------------------- answers and means
 
     def _encrypter(self, seed: bytes, n: int) -> Encrypter:
-        """For answers to client n: encryption under its key, with randomness of this seed alone."""
+        """Encryption of answers to client n, under its key. All randomness comes from this seed."""
         key = public_key(self._moduli[n], self.params.key_bits)
         return Encrypter(self.numbers, key, KeyStream(expand(seed, "blinds", b"%d" % n)))
 

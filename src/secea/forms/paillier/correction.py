@@ -1,15 +1,15 @@
-"""Which of several answers are wrong: more answers than a polynomial needs make a Reed-Solomon word.
+"""Find wrong answers among those of several clients, and correct them. The paillier form uses it to decode a round.
 
-`need` answers fix a polynomial; each answer beyond them that does not lie on it is an objection, its *syndrome*. With
-x syndromes, whatever those who give wrong answers agree on:
+`need` answers determine a polynomial. Further answers turn them into a Reed-Solomon code word: the amount by which a
+further answer is off the polynomial is its *syndrome*. With x further answers, and whatever the wrong clients agree on:
 
-* up to x // 2 of them are found, and the data are those of the others;
-* up to (x + 1) // 2 of them never give wrong data or a wrong name: they are found, or refused;
-* up to x of them are noticed: a syndrome is not 0. But more than (x + 1) // 2 can look like x // 2 honest ones, who are
-  then named in their place, and move the data.
+* up to x // 2 wrong answers are found, and the data are decoded from the others;
+* up to (x + 1) // 2 wrong answers never lead to wrong data or wrong blame: they are found, or decoding is refused;
+* up to x wrong answers are noticed, since a syndrome is not 0. But more than (x + 1) // 2 of them can make x // 2
+  honest clients look wrong. Then those clients are blamed, and the data are wrong.
 
-Syndromes say nothing about right answers: they are 0. A wrong answer is one that does not fit the others: its client
-may have computed it from wrong shares that someone else dealt.
+Right answers have syndromes of 0, which reveal nothing. A wrong answer is one that does not fit the others. It need not
+be its client's fault: the client may have computed it from wrong shares that someone else dealt.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from secea.arithmetic.field import Residues
 from secea.arithmetic.lagrange import Code, interpolation
 
 Polynomial: TypeAlias = list[int]
-"""Coefficients, that of the constant first; the last one is not 0."""
+"""Coefficients, the constant first. The last one is not 0."""
 
 
 class ContradictionError(ValueError):
-    """Some answers are wrong, and it cannot be found out which."""
+    """Some answers are wrong, and it is impossible to tell which."""
 
 
 def interpolate(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> Residues:
-    """The data that the first `need` answers give, then the syndromes of the others: [P, K + clients - need, ...].
+    """The data from the first `need` answers, then the syndromes of the others: [P, K + clients - need, ...].
 
-    A syndrome is what an answer beyond `need` differs by from what those before predict. The answers are [P, ...] each.
+    A syndrome is the difference between a further answer and what the first `need` predict. Each answer is [P, ...].
     """
     if len(set(clients)) != len(clients) or len(clients) < code.need:
-        raise ValueError(f"it takes the answers of {code.need} different clients, got {list(clients)}")
+        raise ValueError(f"decoding needs the answers of {code.need} different clients, got {list(clients)}")
     matrix = _data_and_checks(code.ring.primes, code.at(clients), code.data_points, code.need)
     return code.ring.combine(matrix, answers)
 
@@ -57,7 +57,7 @@ def _data_and_checks(
 
 @lru_cache(maxsize=1024)
 def _checks(primes: tuple[int, ...], points: tuple[int, ...], need: int) -> Residues:
-    """The matrix of the syndromes: each answer minus what the first `need` predict in its place."""
+    """The matrix of the syndromes: each further answer minus what the first `need` predict for it."""
     predicted = interpolation(primes, points[:need], points[need:])
     own = np.broadcast_to(np.eye(len(points) - need, dtype=object), (len(primes), *2 * (len(points) - need,)))
     matrix = np.concatenate([_negated(primes, predicted), own], axis=2).astype(predicted.dtype)
@@ -71,7 +71,7 @@ def _negated(primes: tuple[int, ...], matrix: Residues) -> Residues:
 
 
 def decode(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> tuple[Residues, tuple[int, ...]]:
-    """The data from all answers [P, ...] of those clients -> [P, K, ...], and whose are wrong."""
+    """Decode the answers [P, ...] of these clients: the data [P, K, ...], and the clients whose answers are wrong."""
     found = interpolate(code, clients, answers)
     return _corrected(code, clients, found[:, : code.K], found[:, code.K :])
 
@@ -79,7 +79,7 @@ def decode(code: Code, clients: Sequence[int], answers: Sequence[Residues]) -> t
 def _corrected(
     code: Code, clients: Sequence[int], blocks: Residues, found: Residues
 ) -> tuple[Residues, tuple[int, ...]]:
-    """The blocks as they are without the wrong answers, and whose answers are wrong.
+    """The blocks, corrected for wrong answers, and the clients whose answers are wrong.
 
     `blocks` [P, K, ...] were interpolated from the first `need` clients; `found` [P, x, ...] are the syndromes.
     """
@@ -89,8 +89,8 @@ def _corrected(
     flat = found.reshape(*found.shape[:2], -1)
     wrong: tuple[int, ...] = ()
     while True:
-        # The word that is 0 for the first `need` clients, and the syndrome beyond them, differs from the errors by
-        # the values of some polynomial. So the errors are those of the word, and without them it is a polynomial.
+        # Take the word that is 0 for the first `need` clients and the syndrome for the others. It differs from the
+        # errors by the values of some polynomial. So its errors are the same, and without them it is a polynomial.
         rest = [v for v in clients if v not in wrong]
         beyond = [i for i, v in enumerate(rest) if v in clients[need:]]
         columns = [np.ascontiguousarray(flat[:, clients.index(rest[i]) - need]) for i in beyond]
@@ -113,9 +113,9 @@ def _corrected(
 
 
 def errors_of(p: int, points: Sequence[int], word: Sequence[int], need: int) -> tuple[int, ...]:
-    """The places where the word differs from the polynomial of degree < need that is nearest to it (Gao, 2003).
+    """The positions where the word differs from the nearest polynomial of degree < need (Gao, 2003).
 
-    Nothing, if no polynomial is within half of the distance.
+    Empty if no polynomial is within half of the code's distance.
     """
     node: Polynomial = [1]
     for x in points:
@@ -135,7 +135,7 @@ def errors_of(p: int, points: Sequence[int], word: Sequence[int], need: int) -> 
 
 
 def _through(points: Sequence[int], values: Sequence[int], node: Polynomial, p: int) -> Polynomial:
-    """The polynomial through all points; `node` is the one that is 0 at them."""
+    """The polynomial through all points. `node` is the polynomial that is 0 at all of them."""
     total: Polynomial = []
     for x, y in zip(points, values, strict=True):
         basis, _ = _divide(node, [-x % p, 1], p)

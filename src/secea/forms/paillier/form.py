@@ -1,4 +1,4 @@
-"""The paper's form, its public side: its messages and their ways, its table of phases, its rules, and its sizes."""
+"""The public side of the paper's form: its messages and their routes, its table of phases, its rules, and its sizes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Paillier(FormDefaults):
         return 1 if phase == self.end_phase else max(params.fewest_contributors, params.quorum)
 
     def quorum(self, params: Params, at: Agreement) -> int:
-        """So many must be left in a phase that goes on without some."""
+        """How many members must be left in a phase that continues without some of them."""
         return params.quorum if at.phase == "answer" else self.fewest(params)
 
     # ------------------------------------------------------------------------------------------------------- messages
@@ -227,7 +227,7 @@ class Paillier(FormDefaults):
                 return SEED_LAYOUT
 
     def mean_layout(self, params: Params, answering: int) -> Layout:
-        """So many answered; the chunks are those of an answer."""
+        """The layout for this number of answers. The chunks are those of an answer."""
         n = self.numbers(params)
         step = Layout(n.count, n.answer_row_bytes).per_chunk
         prefix = answered_bytes(params) + answering * DIGEST_BYTES

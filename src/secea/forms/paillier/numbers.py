@@ -59,7 +59,7 @@ class Numbers:
 
     @cached_property
     def packing(self) -> Packing:
-        """How masked elements stand side by side in a plaintext."""
+        """How masked elements are packed into a plaintext."""
         return Packing(self.params.key_bits, M61, self.sigma_prime)
 
     @cached_property
@@ -69,7 +69,7 @@ class Numbers:
 
     @cached_property
     def plaintexts(self) -> int:
-        """Of one row of an answer."""
+        """The plaintexts of one row of an answer."""
         return self.packing.plaintexts(self.block_length)
 
     @property

@@ -58,6 +58,6 @@ def products(form: Paillier, params: Params, entities: int) -> tuple[int, int]:
     """Field multiplications; those of Paillier's group are counted by `answer` and `mean` bytes."""
     n, N, T, K, need = form.numbers(params), params.N, params.T, params.K, params.need
     J, L, positions = n.count, n.block_length, n.positions(entities)
-    setup = N * (N - T) * (1 + T) * positions  # shares of what stands at every beta
+    setup = N * (N - T) * (1 + T) * positions  # shares of data that is the same at every beta
     each = N * (N - T) * (K + T) * entities * L + N * N * positions * L  # sharing, answering
     return setup, each + N * J * L * (K * need + (N - need) * N)  # interpolation and syndromes

@@ -1,8 +1,8 @@
 """Retrieval with Paillier's cryptosystem: the paper's, packed and repaired (section 7, eq. 11 to 16).
 
-Client v encrypts its answers for client n; the server multiplies them by r and adds a noise polynomial that is 0
-where the data stand, plus p*R over the integers; client n decrypts, interpolates, and finds the mean by rational
-reconstruction. The exact mean shows its count to whoever holds it: docs/threat-model.md says what that means.
+Client v encrypts its answers for client n. The server multiplies them by r, and adds a noise polynomial that is 0 at
+the data points, plus p*R over the integers. Client n decrypts, interpolates, and finds the mean by rational
+reconstruction. The exact mean shows its count to whoever holds it. docs/threat-model.md says what that means.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def private_key(secret: bytes) -> PrivateKey:
 
 
 class Encrypter:
-    """Client v: hides its answers to client n's queries under that one's key.
+    """Client v hides its answers to client n's queries under client n's key.
 
     Blinds are a function of a seed and the chunk: made early or late, each is used for one ciphertext.
     """

@@ -28,17 +28,17 @@ class Masking:
     """The answers of a round on their way to becoming means."""
 
     seed: bytes = field(repr=False)
-    """Of all noise."""
+    """The seed of all noise."""
     answers: dict[int, dict[int, memoryview]] = field(default_factory=dict, repr=False)
-    """By chunk and client."""
+    """The answers, by chunk and client."""
     done: int = 0
     """Chunks that were masked."""
     complete: set[int] = field(default_factory=set)
-    """Who has sent all of its answers."""
+    """The clients that have sent all of their answers."""
     over: bool = False
-    """Whether no more answers come."""
+    """Whether no further answers will arrive."""
     scramblers: dict[int, Scrambler] = field(default_factory=dict, repr=False)
-    """For the means of each client."""
+    """The scrambler for the means of each client."""
 
 
 class PaillierServer:
@@ -58,11 +58,11 @@ class PaillierServer:
         self._ahead: tuple[bytes, dict[int, Scrambler]] = b"", {}  # what was made before a round, from which seed
 
     def anchor(self, phase: str, at: Agreement) -> bytes:
-        """An epoch stands on nothing; the end on the epoch."""
+        """What a phase builds on: an epoch on nothing, the end on the epoch."""
         return NO_CONTEXT if phase == self.form.setup_phase else self._home
 
     def enter(self, at: Agreement) -> None:
-        """Forget what an attempt before left behind."""
+        """Forget what an earlier attempt left behind."""
         self._total = None
         if at.phase == self.form.setup_phase:
             self._ahead = b"", {}  # made for the keys of other lives

@@ -1,7 +1,7 @@
 """Private embedding sharing: rows become polynomials, their values go to the clients (section 5, eq. 3 to 8).
 
-T of a sender's shares are nothing but randomness, so they travel as a 32-byte seed; the polynomial is the one through
-the data and those T shares. The distribution is that of the paper's, where the noise stands at the last T betas.
+T of a sender's shares are nothing but randomness, so each travels as a 32-byte seed. The polynomial is the one through
+the data and those T shares. Its distribution is the same as in the paper, where the noise is at the last T betas.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def blocks(rows: Residues, K: int) -> Residues:
 
 
 def spread(own: Residues, at: NDArray[np.int64], span: slice) -> Residues:
-    """The union's rows in `span`: own rows where they stand, 0 elsewhere: [..., own, width] -> [..., span, width]."""
+    """The union's rows in `span`: own rows at their places, 0 elsewhere: [..., own, width] -> [..., span, width]."""
     low, high = np.searchsorted(at, [span.start, span.stop])
     rows = np.zeros((*own.shape[:-2], span.stop - span.start, own.shape[-1]), own.dtype)
     rows[..., at[low:high] - span.start, :] = own[..., low:high, :]
@@ -75,7 +75,7 @@ def ones_at(ring: Ring, ones: NDArray[np.int64], span: slice) -> Residues:
 class Deal:
     """What a client shares in one phase: `data(chunk)` gives the values at beta_1..beta_K, [P, K, rows, width].
 
-    Or [P, 1, rows, width], which stand at each beta_k.
+    Or [P, 1, rows, width], for values that are the same at each beta_k.
     """
 
     layout: Layout
@@ -108,7 +108,7 @@ SEED_LAYOUT: Final = Layout(1, SEED_BYTES)
 
 
 def share_from_seed(seed: bytes, ring: Ring, layout: Layout, width: int) -> Iterator[Residues]:
-    """A receiver: the share that a seed stands for, chunk by chunk."""
+    """The receiver's side: the share that comes from a seed, chunk by chunk."""
     stream = KeyStream(seed)
     for chunk in range(layout.chunks):
         span = layout.span(chunk)
