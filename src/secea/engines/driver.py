@@ -77,7 +77,7 @@ class Driver:
         with self._given_up_on_error():
             self._call(self._everyone)
             self._get_ready()
-            self._is_in()
+            self._forgive()
 
     def expect(self, clients: Iterable[int]) -> None:
         """These take part from now on, if they answer; the others are absent, and are not called."""
@@ -101,14 +101,14 @@ class Driver:
             form, server = self.server.session.form, self.server
             self._renamed = False
             tries = 0
-            while not self._trained():
+            while not self._all_trained():
                 if (tries := tries + 1) == MOST_TRIES:
                     raise FederationError(f"{MOST_TRIES} attempts at a round failed before anybody uploaded")
             if form.round_phase != form.ready_phase:
                 self._begin(form.round_phase, server.at.members)
-            self._go_on()
+            self._finish_phases()
             self.done = server.at.round
-            self._is_in()
+            self._forgive()
             self._log.noted("round", number=self.done, clients=sorted(self.present & set(server.at.members)))
 
     def finish(self) -> None:
@@ -129,12 +129,12 @@ class Driver:
             self.server.give_up()
             raise
 
-    def _trained(self) -> bool:
+    def _all_trained(self) -> bool:
         """Whether everyone of the union has trained, and all is ready for an upload; or it has come already."""
         form, server = self.server.session.form, self.server
         self._get_ready()
         self._begin(form.ready_phase, server.at.members)
-        if not self._stage(Task.ROUND):
+        if not self._run_phase(Task.ROUND):
             return False
         if not set(server.at.members) <= self.present:  # lost after it was ready: it costs a union, not the round
             server.give_up()
@@ -145,7 +145,7 @@ class Driver:
             return False
         return True
 
-    def _is_in(self) -> None:
+    def _forgive(self) -> None:
         """Those who take part are not lost any more."""
         for n in self.present & set(self.server.at.members):
             self.failures.pop(n, None)
@@ -156,24 +156,24 @@ class Driver:
         """Whatever a round needs: a key of the names, the names' keys, a union of all who are here, mask keys."""
         form, params = self.server.session.form, self.server.session.params
         for _ in range(MOST_TRIES):
-            phase = self._due()
+            phase = self._next_phase()
             if phase and len(self.present) < form.fewest(params, phase, self.server.at.named + 1):
                 self._call(self._everyone - self.present)
-                phase = self._due()
+                phase = self._next_phase()
             if not phase:
                 return
             if phase == form.names_phase:
                 self._rename()
             else:
                 self._begin(phase, self.present)
-                self._go_on()
-            self._disbelieve()
+                self._finish_phases()
+            self._leave_out_liars()
         raise FederationError(f"{MOST_TRIES} attempts at a union failed")
 
-    def _due(self) -> str:
+    def _next_phase(self) -> str:
         """The phase that has to come before a round; none if all is there."""
         form, server = self.server.session.form, self.server
-        self._weed()
+        self._leave_out_keyless()
         at, here = server.at, {n: self._standing[n] for n in self.present}
         if form.names_phase and not any(each.named for each in here.values()):
             dealt = len({each.base for each in here.values()} | {at.base}) == 1 and at.base != NO_CONTEXT
@@ -184,7 +184,7 @@ class Driver:
                 return form.names_phase
             for n in waiting:  # the others need not wait with them
                 self._lose(n, "the keys of its new names have not come: for these more clients must be here")
-            return self._due()
+            return self._next_phase()
         stands = at.size != UNKNOWN and at.members == at.participants == tuple(sorted(here))
         if (
             not stands
@@ -194,7 +194,7 @@ class Driver:
             return form.union_phase
         return "" if server.part.prepared(at) else form.prepare_phase
 
-    def _weed(self) -> None:
+    def _leave_out_keyless(self) -> None:
         """Learn where clients stand; leave out who has no share of the key of the names."""
         self.server.learn({n: self._standing[n] for n in self.present})
         for n in sorted(self.present):
@@ -206,7 +206,7 @@ class Driver:
         at = self.server.at
         return at.named > 0 and self._standing[n].base != at.base
 
-    def _disbelieve(self) -> None:
+    def _leave_out_liars(self) -> None:
         """Leave out who says after a whole union that it is in none, or that it waits for keys that have come."""
         at = self.server.at
         for n in sorted(self.present & set(at.members)) if at.size != UNKNOWN else ():
@@ -224,7 +224,7 @@ class Driver:
         form, epoch = self.server.session.form, max(self._waiting().values(), default=0)
         repeated = epoch if epoch == self.server.at.named else 0
         self._begin(form.names_phase or form.union_phase, self.present, names=repeated)
-        self._go_on()
+        self._finish_phases()
 
     def can_rename(self) -> bool:
         """Whether enough clients are here for new names; if not, those who have some wait."""
@@ -241,13 +241,13 @@ class Driver:
         if self.server.row.counts == "union":
             self._outside -= set(self.server.at.members)
 
-    def _go_on(self) -> None:
+    def _finish_phases(self) -> None:
         """Run phase after phase until none is left. If one is interrupted, find out again what is due."""
         while self.server.at.phase != REST:
-            if not self._stage(Task.STEP):
+            if not self._run_phase(Task.STEP):
                 return
 
-    def _stage(self, task: Task) -> bool:
+    def _run_phase(self, task: Task) -> bool:
         """One phase with its members; whoever was lost is called while they train. Whether it went well."""
         members = set(self.server.at.members)
         waiting = members & self.present
