@@ -537,4 +537,4 @@ def test_without_compiled_loops_all_vectors_are_the_same_and_one_warning_says_wh
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.count("SlowKernels") == 1
     assert "<string>:4: SlowKernels: secea runs without its compiled loops" in ran.stderr  # where it was imported
-    assert "Install a wheel for this system; or a C compiler" in ran.stderr
+    assert "Install a wheel for this system, or install a C compiler" in ran.stderr

@@ -329,7 +329,7 @@ def names() -> Iterator[Case]:
     invalid[1, 0] = np.frombuffer(NO_POINT, np.uint8)
     yield listed("a point twice in one list", twice, PEER, [1], "twice")
     yield listed("a point of another's list", shared, CARRIER, [2, 1], "in common")
-    yield listed("a list with what is no point", invalid, PEER, [1], "no blinded name")
+    yield listed("a list with what is no point", invalid, PEER, [1], "not a blinded name")
 
     answer = inbox(0)[place(0, Kind.EVALUATION, 1)]
     some = payload_of(answer)
@@ -473,7 +473,7 @@ def begins() -> Iterator[Case]:
                "in order")  # fmt: skip
     yield case("begin cut short", forged(second, said[:-1]), PEER, server, "cannot be read")
     yield case("begin of a phase that is not there", forged(second, b"\xff" + said[1:]), PEER, server,
-               "that there is not")  # fmt: skip
+               "that does not exist")  # fmt: skip
     yield case("begin of a phase that is not announced", forged(second, announced("deal"), epoch=9), PEER, server,
                "is not announced")  # fmt: skip
     yield case("begin for another union", forged(second, context=OTHER), PEER, server, "another union than ours")
