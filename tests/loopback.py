@@ -169,3 +169,9 @@ class World:
             assert found is not None, n
             for name, row in zip(found.names, found.matrix, strict=True):
                 assert np.abs(row - np.mean(total[name], axis=0)).max() <= self.session.params.resolution, (n, name)
+
+
+def obeying(world: World, n: int, change: Callable[[Order, Reply], Reply]) -> None:
+    """Client n's replies are changed on their way."""
+    obey = world.hosts[n].obey
+    world.hosts[n].obey = lambda order: change(order, obey(order))  # type: ignore[method-assign]

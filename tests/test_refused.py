@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from loopback import N, World
+from loopback import N, World, obeying
 from secea.arithmetic.paillier import PublicKey
 from secea.engines.driver import MOST_UNABLE
 from secea.engines.port import Order, Reply, Task
@@ -311,12 +311,6 @@ def test_where_one_cannot_go_on_after_its_query_no_query_is_passed_on_and_all_tr
     parties.exchange.deliver()
     assert {hop.header.kind for hop in recorder.hops} == {Kind.BEGIN}
     to_the_end(parties, tables)
-
-
-def obeying(world: World, n: int, change: Callable[[Order, Reply], Reply]) -> None:
-    """Client n's replies are changed on their way."""
-    obey = world.hosts[n].obey
-    world.hosts[n].obey = lambda order: change(order, obey(order))  # type: ignore[method-assign]
 
 
 def test_who_queries_and_says_again_and_again_that_it_cannot_go_on_is_lost_with_the_reason(tmp_path: Path) -> None:
@@ -635,7 +629,9 @@ def test_who_says_twice_in_a_round_that_its_entities_changed_is_lost_and_the_oth
     assert world.round() == [0, 1, 3]
     assert said == [1, 2]
     assert world.driver.failures == {2: "it says again that its entities changed"}
-    assert world.driver.done == world.driver.server.at.round
+    assert (world.driver.done, world.driver.server.lost) == (2, frozenset({1})), "what it had sent counted"
+    assert world.round() == [0, 1, 3]
+    assert (world.driver.done, world.driver.server.lost) == (3, frozenset({1}))
 
 
 def test_who_changes_its_entities_again_and_again_in_a_round_is_lost_and_the_others_finish_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import loopback
-from loopback import Killed, World
+from loopback import Killed, World, obeying
 from secea.arithmetic.paillier import PublicKey
 from secea.engines.port import Order, Reply, Task
 from secea.errors import FaultyPeer, FederationError
@@ -33,12 +32,6 @@ both = pytest.mark.parametrize("form", [Keyed(), slow(Paillier())], ids=["keyed"
 
 def world_of(folder: Path, form: Form, **params: Any) -> World:
     return World(folder, form, entities=6, collusion=1, **SMALL, **params)
-
-
-def obeying(world: World, n: int, change: Callable[[Order, Reply], Reply]) -> None:
-    """Client n's replies are changed on their way."""
-    obey = world.hosts[n].obey
-    world.hosts[n].obey = lambda order: change(order, obey(order))  # type: ignore[method-assign]
 
 
 # ------------------------------------------------------------------------------------------------------------- numbers

@@ -38,7 +38,7 @@ from secea.wire.messages import Buffer
 IDLE_SECONDS: Final = 7200.0
 """How long a core waits for the next order. If the last order's time limit was longer than half of it, twice that."""
 
-_ADDRESS: Final = "core.state"  # because of this suffix it is removed together with the state
+_ADDRESS: Final = "core.state"  # the suffix of all state: whoever deletes that deletes this too
 _LOCK: Final = "lock.state"  # not the site's own file: anybody who can open a file can lock it
 _SILENT_SECONDS: Final = 60.0  # a caller that is silent for this long in the middle of an order is dropped
 _LOOK_SECONDS: Final = 0.5
