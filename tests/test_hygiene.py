@@ -179,7 +179,8 @@ NOT_SECRET: Final = {
 
 
 def test_secrets_are_compared_in_constant_time_only() -> None:
-    assert findings(secret_comparisons, MODULES) == NOT_SECRET
+    parties = {name: text for name, text in MODULES.items() if not name.startswith("audit/")}  # it has all secrets
+    assert findings(secret_comparisons, parties) == NOT_SECRET
     for bad in ("if proof == theirs: pass", "if opened.payload[1:] != self.wire.confirmation(1, 2, c): pass",
                 "ok = stage.seed == seed", "ok = given in (self._pair_key, b'')", "a = x.secret != y"):  # fmt: skip
         assert findings(secret_comparisons, {"bad.py": bad}), bad

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from secea.audit.standing import standing_in
 from secea.forms.paillier import Paillier
 from secea.party.client import Client
 from secea.party.form import Form
@@ -33,13 +34,15 @@ class Objection(Exception):
     """A claim does not hold. The text says in which case."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     """What the audit checks: a form and its parties, as they are installed or with a protection taken away."""
 
     form: Form
     session: type[Session] = WatchedSession
     client: type[Client] = Client
+    instead: Mapping[Any, Any] = field(default_factory=dict, repr=False)
+    """Functions of the package, and what stands in their place."""
     thorough: bool = False
     """More cases, where a claim has them."""
 
@@ -82,7 +85,12 @@ def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Chec
 
     def made(check: Check) -> Claim:
         sentence, name = (inspect.getdoc(check) or "").partition("\n\n")[0], getattr(check, "__name__", "")
-        return Claim(name.replace("_", "-"), sentence, method, forms, check, tuple(mutants))
+
+        def checked(subject: Subject) -> int:
+            with standing_in(subject.instead):
+                return check(subject)
+
+        return Claim(name.replace("_", "-"), sentence, method, forms, checked, tuple(mutants))
 
     return made
 

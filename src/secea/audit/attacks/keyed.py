@@ -60,16 +60,15 @@ class Listening(KeyedServer):
             self.uploads = {}
 
     def stream(self, kind: IntEnum, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
-        """Keep a table or an upload; what is looked at here is small, and comes in one chunk."""
-        assert chunk == 0
+        """Keep a chunk of a table or of an upload."""
+        n, span = self.numbers, self.form.layout(kind, self.params, at, sender).span(chunk)
         if kind is Kind.TABLE:
-            cells = self.form.geometry(self.params, at).cells
-            self.tables[sender] = RING61.from_bytes(bytes(payload), cells, union.COLUMNS).copy()
+            ring, rows, width, kept = RING61, self.form.geometry(self.params, at).cells, union.COLUMNS, self.tables
         else:
-            n = self.numbers
-            width = self.params.dim + n.checks + 2
-            body = at.size * width * n.ring.element_bytes
-            self.uploads[sender] = n.ring.from_bytes(bytes(payload[:body]), at.size, width)
+            ring, rows, width, kept = n.ring, at.size, self.params.dim + n.checks + 2, self.uploads
+        body = (span.stop - span.start) * width * ring.element_bytes
+        part = ring.from_bytes(bytes(payload[:body]), span.stop - span.start, width)
+        kept.setdefault(sender, ring.zeros(rows, width))[:, span] = part
         super().stream(kind, sender, chunk, payload, at)
 
     def finish(self, at: Agreement, got: Got) -> Agreement:

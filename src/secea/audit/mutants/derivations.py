@@ -1,0 +1,362 @@
+"""Forms with another key in the place of one: a public one, a shared one, one that was used before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.streams import Noise, add_noise, add_streams, stream
+from secea.audit import KEYED, Mutant, Subject
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.common import both, connected
+from secea.audit.mutants.keyed import checking, filling, mutant
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.form import Kind
+from secea.forms.keyed.masking import Masking
+from secea.forms.keyed.names import Naming
+from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
+from secea.forms.keyed.tables import Tables
+from secea.params import Params
+from secea.party.form import Got
+from secea.party.phases import Agreement
+from secea.steps.masks import add_masks, pair_seed, self_seed
+from secea.steps.means import Secrets
+from secea.steps.oprf import Blinding
+from secea.steps.union import Words, tags_of_keys
+from secea.table import Name
+from secea.testing import WatchedChannel
+from secea.wire.keys import Channel, Hello, Identity, SessionKey, expand, shared_secret
+from secea.wire.messages import ALL, Layout
+
+
+def replaced(name: str, missing: str, instead: Mapping[Any, Any]) -> Mutant:
+    """A mutant with other functions."""
+    return Mutant(name, missing, {KEYED: Subject(Overheard(), instead=instead)})
+
+
+def of_client(name: str, missing: str, client: type[KeyedClient]) -> Mutant:
+    """A mutant with such clients."""
+    return mutant(name, missing, Overheard(of_client=client))
+
+
+# --------------------------------------------------------------------------------------------------------------- masks
+
+
+def _listed(pair_key: bytes, context: bytes, q: int) -> bytes:
+    return expand(context, "mask", b"%d" % q)
+
+
+def _of_any_lane(ring: Ring, rows: Residues, me: int, seeds: Mapping[int, bytes], lane: int) -> None:
+    add_masks(ring, rows, me, seeds, 0)
+
+
+class SharedMasks(KeyedClient):
+    """Pairs mask with keys that every client can make."""
+
+    def _got_parts(self, at: Agreement, got: Got) -> Agreement:
+        after = super()._got_parts(at, got)
+        assert self.union is not None
+        secret, me = self.union.secret, self.number
+        pairs = {v: expand(secret, "pair", b"%d %d" % (min(me, v), max(me, v))) for v in self.union.pairs}
+        self.union = replace(self.union, pairs=pairs)
+        return after
+
+
+class KeptMasks(KeyedClient):
+    """Has one key for masks in all unions."""
+
+    _before = b""
+
+    def enter(self, at: Agreement) -> None:
+        """Take the key of the union before."""
+        super().enter(at)
+        if at.phase == self.form.union_phase:
+            assert self.union is not None
+            self._before = self._before or self.union.mask_key
+            self.union = replace(self.union, mask_key=self._before)
+
+
+def _kept_pair(pair_key: bytes, context: bytes, q: int) -> bytes:
+    return pair_seed(pair_key, b"", q % 2)
+
+
+def _bare_pair(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """As expand, but what pairs share does not depend on the union."""
+    return (
+        expand(secret, purpose) if purpose in ("pair of masks", "pair of a batch") else expand(secret, purpose, *label)
+    )
+
+
+class LowThreshold(Overheard):
+    """T shares open a key of masks."""
+
+    def threshold(self, params: Params) -> int:
+        """t."""
+        return params.T
+
+
+def _open_seed(seed: bytes, context: bytes, q: int) -> bytes:
+    return self_seed(context, context, q)
+
+
+class BothShares(Masking):
+    """Gives out shares of keys and of seeds."""
+
+    def _opening(self, at: Agreement) -> bytes:
+        others = replace(at, members=tuple(v for v in at.participants if v not in at.members))
+        return super()._opening(at) + super()._opening(others)
+
+
+class GivesBoth(KeyedClient):
+    """Such a client."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        form, params, session, roster, number, identity, _, entropy = args
+        self.masking = BothShares(form, params, session, roster, number, identity, entropy)
+
+
+class TwiceAsLong(Overheard):
+    """With room for them."""
+
+    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int, receiver: int = ALL) -> Layout:
+        """Openings are twice as long."""
+        whole = super().layout(kind, params, at, sender, receiver)
+        return Layout(1, 64 * len(at.participants)) if kind is Kind.OPENING else whole
+
+
+LISTED_MASKS = replaced(
+    "masks-from-the-list", "Masks are keyed by the public digest of the union.", {pair_seed: _listed}
+)
+SHARED_MASKS = of_client("masks-from-the-secret", "Every client can make the masks of all pairs.", SharedMasks)
+ONE_LANE = replaced("one-lane-for-all-chunks", "The masks of all chunks are the same.", {add_masks: _of_any_lane})
+KEPT_MASKS = Mutant(
+    "masks-of-an-earlier-union",
+    "Clients keep their keys for masks, and masks do not depend on the union.",
+    {KEYED: Subject(Overheard(of_client=KeptMasks), instead={pair_seed: _kept_pair, expand: _bare_pair})},
+)
+NO_SELF_MASK = replaced(
+    "self-masks-from-the-list", "A client's own mask is keyed by the public digest.", {self_seed: _open_seed}
+)
+LOW_THRESHOLD = mutant("low-threshold", "T shares open a key of masks.", LowThreshold())
+BOTH_SHARES = mutant("both-shares", "Clients give out shares of keys and of seeds.", TwiceAsLong(of_client=GivesBoth))
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+class ListedRows(KeyedClient):
+    """Keys of rows come from what the server chose."""
+
+    def _got_tags(self, at: Agreement, got: Got) -> Agreement:
+        after = super()._got_tags(at, got)
+        assert self.union is not None
+        mine = self.union
+        keys = [hashlib.blake2b(b"%d" % mine.tags[i], digest_size=32, key=mine.L).digest() for i in mine.slots]
+        self.union = replace(mine, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 32))
+        return after
+
+
+def _of_any_round(ring: Ring, keys: NDArray[np.uint8], q: int, dim: int) -> Residues:
+    return rows_under_keys(ring, keys, 0, dim)
+
+
+LISTED_ROWS = of_client("row-keys-from-tags", "The key of a row comes from numbers that the server chose.", ListedRows)
+KEPT_ROWS = replaced("rows-of-any-round", "Rows of all rounds are under the same G.", {rows_under_keys: _of_any_round})
+
+
+# ------------------------------------------------------------------------------------------------------ shared streams
+
+
+def _without_parts(parts: Sequence[tuple[int, bytes]]) -> bytes:
+    return expand(bytes(32), "shared secret", *(b"%d" % n for n, _ in sorted(parts)))
+
+
+def _of_the_first(parts: Sequence[tuple[int, bytes]]) -> bytes:
+    return shared_secret(sorted(parts)[:1])
+
+
+class SameSecret(KeyedClient):
+    """Has one part for the secrets of all unions."""
+
+    _before = b""
+
+    def enter(self, at: Agreement) -> None:
+        """Take the part of the union before."""
+        super().enter(at)
+        if at.phase == self.form.union_phase:
+            assert self.union is not None
+            self._before = self._before or self.union.part
+            self.union = replace(self.union, part=self._before)
+
+
+class Listed(RoundSecrets):
+    """All keys come from the public digest of the union."""
+
+    def key(self, name: str, *of: int) -> bytes:
+        """The key of one stream."""
+        return expand(self.union, name, b"%d" % self.q, *(b"%d" % number for number in of))
+
+
+NO_PARTS = both(
+    "secret-without-parts", "The shared secret has no part of any client.", instead={shared_secret: _without_parts}
+)
+ONE_PART = replaced("secret-of-one-client", "One client draws the shared secret.", {shared_secret: _of_the_first})
+SAME_SECRET = of_client("same-secret-again", "All unions have the same shared secret.", SameSecret)
+LISTED_SECRETS = mutant("streams-from-the-list", "rho and the others come from the public digest.", checking(Listed))
+
+
+# -------------------------------------------------------------------------------------------------------- of one's own
+
+
+class PublicFill(Tables):
+    """The fill is keyed by a public key."""
+
+    def __init__(self, params: Params, numbers: Numbers, number: int, identity: Identity) -> None:
+        super().__init__(params, numbers, number, Identity(identity.public))
+
+
+def _known_weights(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """As expand, but weights come from what all clients have."""
+    return expand(label[-1], purpose) if purpose == "weights" else expand(secret, purpose, *label)
+
+
+class SharedNoise(KeyedClient):
+    """Draws its noise from what all clients have."""
+
+    def enter(self, at: Agreement) -> None:
+        """Take another seed."""
+        super().enter(at)
+        if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
+            assert self.union is not None
+            seed = expand(self.union.secret, "noise", b"%d %d" % (at.round, self.number))
+            self.round = replace(self.round, noise_seed=seed)
+
+
+class KnownBlinds(Naming):
+    """Blinds names with what everybody knows."""
+
+    def _blinded(self, fresh: Sequence[Name], epoch: int, seed: bytes) -> Blinding:
+        return super()._blinded(fresh, epoch, expand(self.session, "blinds", b"%d %d" % (self.number, epoch)))
+
+
+class BlindsOpenly(KeyedClient):
+    """Such a client."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        form, params, session, _, number, _, names, entropy = args
+        self.naming = KnownBlinds(form, params, session, number, names, entropy)
+
+
+PUBLIC_FILL = mutant("fill-of-the-public-key", "The fill is keyed by a client's public key.", filling(PublicFill))
+SHARED_WEIGHTS = replaced(
+    "weights-from-the-secret", "Every client can make the weights of all.", {expand: _known_weights}
+)
+SHARED_NOISE = of_client("noise-from-the-secret", "Every client can make the noise of all.", SharedNoise)
+SHARED_BLINDS = of_client("blinds-without-seed", "The blinds of names have no secret seed.", BlindsOpenly)
+
+
+# ------------------------------------------------------------------------------------------------ messages and unions
+
+
+class OpenChannel(WatchedChannel):
+    """What two parties share is public."""
+
+    @classmethod
+    def between(cls, me: int, mine: Hello, key: SessionKey, peer: int, theirs: Hello) -> Channel:
+        """The channel of two hellos."""
+        ends = sorted([mine.public, theirs.public])
+        return cls(me, peer, expand(mine.session, "pair", *ends))
+
+
+class SessionTags(KeyedClient):
+    """Tags are keyed by the public hash of the session."""
+
+    def _tags(self) -> Words:
+        return tags_of_keys([self.naming.names.prf[name] for name in self.names], expand(self.session, "tags"))
+
+
+OPEN_CHANNELS = both(
+    "channels-without-exchange", "The key of a pair comes from public keys.", session=connected(OpenChannel)
+)
+SESSION_TAGS = of_client("tags-of-the-session", "Tags are keyed by the public hash of the session.", SessionTags)
+
+
+# ----------------------------------------------------------------------------------------------------------------- once
+
+
+class OnePad(RoundSecrets):
+    """The pads of all chunks are the same."""
+
+    def pads(self, client: int, chunk: int, rows: int) -> tuple[Residues, ...]:
+        """Those of the first."""
+        return super().pads(client, 0, rows)
+
+    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
+        """With the pads of the first."""
+        H = tuple(self.ring.zeros(rows) for _ in range(self.checks))
+        for k, total in enumerate(H):
+            keys = [self.key("H", w, k) for w in noise_clients]
+            add_streams(self.ring, total, keys, [1] * len(keys), 0)
+        return replace(super().of(chunk, rows, ()), H=H)
+
+
+class OneJ(RoundSecrets):
+    """J of all chunks is the same."""
+
+    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
+        """With J of the first."""
+        J = tuple(stream(self.ring, self.key("J", k), 0, rows) for k in range(self.checks))
+        return replace(super().of(chunk, rows, noise_clients), J=J)
+
+
+class OneAlpha(RoundSecrets):
+    """alpha of all rounds is the same."""
+
+    def key(self, name: str, *of: int) -> bytes:
+        """The key of one stream."""
+        return replace(self, q=0).key(name, *of) if name == "alpha" and self.q else super().key(name, *of)
+
+
+class ThetaIsJ(RoundSecrets):
+    """theta and J are the same."""
+
+    def key(self, name: str, *of: int) -> bytes:
+        """The key of one stream."""
+        return super().key("J", 0) if name == "theta" else super().key(name, *of)
+
+
+def _noise_of_any_lane(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -> None:
+    add_noise(ring, acc, seed, 0, noise)
+
+
+class KeptNoise(KeyedClient):
+    """Has one seed of noise for all rounds."""
+
+    _before = b""
+
+    def enter(self, at: Agreement) -> None:
+        """Take the seed of the round before."""
+        super().enter(at)
+        if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
+            self._before = self._before or self.round.noise_seed
+            self.round = replace(self.round, noise_seed=self._before)
+
+
+ONE_PAD = mutant("one-pad-for-all-chunks", "The pads H of all chunks are the same.", checking(OnePad))
+ONE_J = mutant("one-j-for-all-chunks", "J is the same in all chunks.", checking(OneJ))
+ONE_ALPHA = mutant("one-alpha-for-all-rounds", "alpha is the same in all rounds.", checking(OneAlpha))
+ONE_KEY_FOR_TWO = mutant("theta-is-j", "theta and J come from one key.", checking(ThetaIsJ))
+ONE_NOISE = replaced(
+    "one-noise-for-all-chunks", "The noise of all chunks is the same.", {add_noise: _noise_of_any_lane}
+)
+KEPT_NOISE = of_client("noise-of-any-round", "A client has one seed of noise for all rounds.", KeptNoise)

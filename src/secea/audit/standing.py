@@ -1,0 +1,35 @@
+"""Let one object stand for another in all modules of the package, for a while: how the audit listens, and mutates.
+
+A claim runs the product as it is installed. Where a protection is a function or a constant, and no class can be
+replaced, a mutant names what stands in its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def standing_in(instead: Mapping[Any, Any], *, but: str = "secea.audit", **constants: Any) -> Iterator[None]:
+    """In all modules of the package but these: values for keys, and constants of these names.
+
+    What stands in is found by identity, so that it does not matter under which name a module imported it.
+    """
+    mine = {id(one): other for one, other in instead.items()}
+    done: list[tuple[Any, str, Any]] = []
+    try:
+        for name, module in list(sys.modules.items()):
+            if not name.startswith("secea.") or name.startswith(but):
+                continue
+            for attribute, value in list(vars(module).items()):
+                other = constants.get(attribute, mine.get(id(value), value))
+                if other is not value:
+                    done.append((module, attribute, value))
+                    setattr(module, attribute, other)
+        yield
+    finally:
+        for module, attribute, value in reversed(done):
+            setattr(module, attribute, value)
