@@ -66,6 +66,8 @@ class Use:
     size: int
     """Elements of a row, of a vector, or bytes."""
     sign: int = 1
+    start: int = 0
+    """Where in its lane the stretch begins, in bytes."""
     covers: Header | None = None
     """The chunk that it went into; None if it was for reading, or for the party itself."""
 
@@ -129,9 +131,9 @@ class Trace:
         if not self.known(value):
             self.born[self._made(value)] = getattr(self._now, "party", NOBODY)
 
-    def used(self, how: str, key: bytes, lane: int, size: int, sign: int = 1) -> None:
+    def used(self, how: str, key: bytes, lane: int, size: int, sign: int = 1, start: int = 0) -> None:
         """A party uses a key."""
-        use = Use(getattr(self._now, "party", NOBODY), how, bytes(key), lane, size, sign)
+        use = Use(getattr(self._now, "party", NOBODY), how, bytes(key), lane, size, sign, start)
         self.uses.append(use)
         self._now.__dict__.setdefault("pending", []).append(use)
 
@@ -150,6 +152,14 @@ class Trace:
         """A chunk is sealed under a key."""
         self.sealed.append((key, header, payload))
         self.shown.append(header.pack())
+        self._went_into(header)
+
+    def shows(self, header: Header, message: bytes) -> None:
+        """A chunk is signed, and open to all."""
+        self.shown.append(message)
+        self._went_into(header)
+
+    def _went_into(self, header: Header) -> None:
         for use in self._now.__dict__.pop("pending", ()):
             use.covers = header
         self._now.pending = []
@@ -369,7 +379,9 @@ def _methods(trace: Trace) -> Iterator[None]:
     fill, read, seal, sign, hello = KeyStream.fill, KeyStream.bytes, Sealer.seal, Signer.seal, Hello.to_bytes
 
     def traced_fill(self: KeyStream, out: memoryview) -> None:
-        trace.used("stream", self._key, self._lane, len(out))
+        start = self.__dict__.get("traced_to", 0)
+        trace.used("stream", self._key, self._lane, len(out), start=start)
+        self.__dict__["traced_to"] = start + len(out)
         fill(self, out)
 
     def traced_bytes(self: KeyStream, count: int) -> bytes:
@@ -381,7 +393,7 @@ def _methods(trace: Trace) -> Iterator[None]:
 
     def traced_sign(self: Signer, chunk: int, *payload: Buffer) -> bytes:
         message = sign(self, chunk, *payload)
-        trace.shown.append(message)
+        trace.shows(self._header.at(chunk), message)
         return message
 
     def traced_hello(self: Hello) -> bytes:
@@ -403,7 +415,9 @@ def _methods(trace: Trace) -> Iterator[None]:
 
 
 @contextmanager
-def traced(subject: Subject, tables: Sequence[TableLike], **more: Any) -> Iterator[tuple[Trace, Parties]]:
+def traced(
+    subject: Subject, tables: Sequence[TableLike], *, chunk_bytes: int = CHUNK_BYTES, **more: Any
+) -> Iterator[tuple[Trace, Parties]]:
     """Parties whose every draw, derivation, use and message is traced. Chunks are small, so that there are several."""
     trace = Trace()
     instead = {
@@ -414,7 +428,7 @@ def traced(subject: Subject, tables: Sequence[TableLike], **more: Any) -> Iterat
         **_scalars(trace),
         **_key_streams(trace),
     }
-    with standing_in(instead, but=__name__, CHUNK_BYTES=CHUNK_BYTES), _methods(trace):
+    with standing_in(instead, but=__name__, CHUNK_BYTES=chunk_bytes), _methods(trace):
         parties = subject.parties(tables, entropy=trace.draw, **more)
         parties.exchange.clock = trace.acting
         yield trace, parties

@@ -7,7 +7,7 @@ and said again here.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -140,14 +140,15 @@ def _live(subject: Subject, clients: int, collusion: int, dropouts: int, inside:
     return life
 
 
-def _live_with_paillier(subject: Subject, clients: int, inside: tuple[int, ...]) -> Life:
-    """A set-up and a round of the paper's form."""
-    rng = np.random.default_rng(clients)
-    tables = [{name: rng.normal(size=2) for name in own} for own in ("abc", "bd", "ace", "cd")[:clients]]
-    with traced(subject, tables, collusion=len(inside)) as (trace, parties):
+def _live_with_paillier(subject: Subject, inside: tuple[int, ...]) -> Life:
+    """A set-up and two rounds of the paper's form, with several chunks of shares and answers."""
+    rng = np.random.default_rng(4)
+    tables = [{name: rng.normal(size=9) for name in own} for own in ("abcdefg", "bdgkl", "acemno", "cdhiop")]
+    with traced(subject, tables, chunk_bytes=256, collusion=len(inside)) as (trace, parties):
         parties.setup()
         parties.round(tables)
-    return Life(trace, clients, inside, {n: each.secret for n, each in parties.identities.items()})
+        parties.round(tables)
+    return Life(trace, len(tables), inside, {n: each.secret for n, each in parties.identities.items()})
 
 
 LIVES: Final = ((5, 2, 0, (1, 3)), (7, 2, 1, (2, 5)))
@@ -160,7 +161,7 @@ def lives(subject: Subject) -> Iterator[Life]:
     known = _lived.setdefault(subject, {})
     if isinstance(subject.form, Paillier):
         if 0 not in known:
-            known[0] = _live_with_paillier(subject, 4, (2,))
+            known[0] = _live_with_paillier(subject, (2,))
         yield known[0]
         return
     for number, each in enumerate(LIVES):
@@ -374,6 +375,33 @@ def unions_apart(subject: Subject) -> int:
 
 
 # ------------------------------------------------------------------------------------------------------- used once
+
+
+@claim("record", KEYED, PAILLIER, mutants=(mutants.ONE_LANE_OF_KEYS, mutants.ONE_POLYNOMIAL))
+def stretches_once(subject: Subject) -> int:
+    """Both forms: no stretch of a party's own key stream is for two things: for two chunks, or twice for one.
+
+    Noise of shares, randomness of ciphertexts, weights of lookup tables, blinds, polynomials that share mask keys.
+    """
+    cases = 0
+    for life in lives(subject):
+        sizes: dict[tuple[bytes, int, int], int] = {}
+        went: dict[tuple[bytes, int, int, int], Place] = {}
+        for use in life.trace.uses:
+            if use.how != "stream":
+                continue
+            cases += 1
+            if sizes.setdefault((use.key, use.lane, use.start), use.size) != use.size:
+                raise Objection(f"one stretch of a key stream of {party(use.party)} is for two things")
+            if (c := use.covers) is not None:
+                place = (c.epoch, c.attempt, c.weights, c.round, c.chunk)
+                if went.setdefault((use.key, use.lane, use.start, int(c.kind)), place) != place:
+                    raise Objection(f"one stretch of a key stream of {party(use.party)} goes into two chunks")
+        once = Counter((use.key, use.lane, use.start, use.covers) for use in life.trace.uses if use.how == "stream")
+        if any(count > 1 for (_, _, _, chunk), count in once.items() if chunk is not None):
+            raise Objection("one stretch of a key stream goes into one chunk twice")
+        assert any(c.chunk for _, c, _ in life.trace.sealed), "no message has two chunks"
+    return cases
 
 
 @claim(

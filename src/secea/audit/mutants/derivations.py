@@ -27,7 +27,7 @@ from secea.forms.keyed.tables import Tables
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
-from secea.steps.masks import add_masks, pair_seed, self_seed
+from secea.steps.masks import add_masks, pair_seed, self_seed, shares
 from secea.steps.means import Secrets
 from secea.steps.oprf import Blinding
 from secea.steps.union import Words, tags_of_keys
@@ -35,6 +35,7 @@ from secea.table import Name
 from secea.testing import WatchedChannel
 from secea.wire.keys import Channel, Hello, Identity, SessionKey, expand, shared_secret
 from secea.wire.messages import ALL, Layout
+from secea.wire.randomness import KeyStream
 
 
 def replaced(name: str, missing: str, instead: Mapping[Any, Any]) -> Mutant:
@@ -360,3 +361,23 @@ ONE_NOISE = replaced(
     "one-noise-for-all-chunks", "The noise of all chunks is the same.", {add_noise: _noise_of_any_lane}
 )
 KEPT_NOISE = of_client("noise-of-any-round", "A client has one seed of noise for all rounds.", KeptNoise)
+
+
+class OneLaneOfKeys(KeyStream):
+    """A key stream that has one lane."""
+
+    def lane(self, number: int) -> KeyStream:
+        """The first."""
+        return type(self)(self._key)
+
+
+def _same_polynomial(secret: int, threshold: int, clients: Sequence[int], stream: KeyStream) -> dict[int, int]:
+    return shares(secret, threshold, clients, KeyStream(stream._key))
+
+
+ONE_LANE_OF_KEYS = both(
+    "one-lane-of-key-streams", "All lanes of a key stream are the same.", instead={KeyStream: OneLaneOfKeys}
+)
+ONE_POLYNOMIAL = replaced(
+    "one-polynomial-for-all-keys", "All mask keys of a batch are shared by one polynomial.", {shares: _same_polynomial}
+)
