@@ -15,7 +15,7 @@ import hashlib
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,7 +57,7 @@ class Rule:
 
 @dataclass(slots=True, eq=False)
 class Use:
-    """A key that a party expands, or hashes under."""
+    """A key that a party expands, hashes under, or takes as a number."""
 
     party: int
     how: str
@@ -86,6 +86,7 @@ class Trace:
         """What everybody may read."""
         self._values: dict[bytes, set[bytes]] = defaultdict(set)  # by their first bytes
         self._now = threading.local()
+        self._kept: dict[tuple[int, str], list[Use]] = {}  # what parties used, and did not send yet
 
     # ---------------------------------------------------------------------------------------------------- listening
 
@@ -138,15 +139,22 @@ class Trace:
         self._now.__dict__.setdefault("pending", []).append(use)
 
     @contextmanager
-    def acting(self, party: int, _: str = "") -> Iterator[None]:
-        """A party does something, in this thread. What it uses before it seals a chunk went into that chunk."""
+    def acting(self, party: int, phase: str = "") -> Iterator[None]:
+        """A party does something, in this thread. What it uses before it seals a chunk of a phase went into it."""
         before = self._now.__dict__.copy()
-        self._now.party, self._now.pending = party, []
+        self._now.party, self._now.pending, self._now.reads = party, self._kept.pop((party, phase), []), False
         try:
             yield
         finally:
+            if not self._now.reads:
+                self._kept[party, phase] = self._now.pending
             self._now.__dict__.clear()
             self._now.__dict__.update(before)
+
+    def hears(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """A message arrives: what its receiver uses now is for reading it."""
+        self._now.reads = True
+        return (message,)
 
     def sends(self, key: bytes, header: Header, payload: bytes) -> None:
         """A chunk is sealed under a key."""
@@ -259,7 +267,13 @@ def _expansions(trace: Trace) -> dict[Any, Any]:
     def traced(make: Any) -> Any:
         def made(algorithm: Any, length: int, *parts: bytes) -> Any:
             whole = make(algorithm, length, *parts)
-            return SimpleNamespace(derive=lambda secret: trace.derived(whole.derive(secret), secret, *parts))
+
+            def derive(secret: bytes) -> bytes:
+                out = trace.derived(whole.derive(secret), secret, *parts)
+                trace.used("derived", out, 0, len(out))
+                return out
+
+            return SimpleNamespace(derive=derive)
 
         return made
 
@@ -430,7 +444,7 @@ def traced(
     }
     with standing_in(instead, but=__name__, CHUNK_BYTES=chunk_bytes), _methods(trace):
         parties = subject.parties(tables, entropy=trace.draw, **more)
-        parties.exchange.clock = trace.acting
+        parties.exchange.clock, parties.exchange.tap = trace.acting, trace.hears
         yield trace, parties
     for use in trace.uses:
         if not trace.known(use.key):

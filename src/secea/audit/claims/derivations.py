@@ -73,9 +73,10 @@ class Life:
 
     def uses(self, *how: str, kind: Kind | None = None) -> Iterator[Use]:
         """What honest clients did with keys: for messages of a kind, or at all."""
+        honest = set(self.honest)
         for use in self.trace.uses:
             there = kind is None or (use.covers is not None and use.covers.kind is kind)
-            if there and use.how in how and use.party not in (SERVER, *self.inside):
+            if there and use.how in how and use.party in honest:
                 yield use
 
 
@@ -236,6 +237,32 @@ def masks_of_others(subject: Subject) -> int:
     return cases
 
 
+@claim("record", KEYED, mutants=(mutants.LISTED_WORDS, mutants.SAME_WORDS))
+def words_of_others(subject: Subject) -> int:
+    """Keyed: the server and T clients do not learn whose entities changed: numbers that they lack hide who says so.
+
+    What honest clients add to their words links all of them, and is fresh in each round.
+    """
+    cases = 0
+    for life in lives(subject):
+        have, spoken = life.derivable({SERVER, *life.inside}), dict[bytes, Place]()
+        said: dict[Place, dict[bytes, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for use in life.uses("derived", kind=Kind.READY):
+            assert use.covers is not None
+            said[use.covers.epoch, use.covers.attempt, use.covers.round][use.key].add(use.party)
+        for at, numbers in said.items():
+            linked = {key: who for key, who in numbers.items() if len(who) == 2 and key not in have}
+            span = Coset(np.zeros(life.clients, object))
+            for key, who in linked.items():
+                if spoken.setdefault(key, at) != at:
+                    raise Objection("two rounds hide words under the same numbers")
+                span.add(np.array([(n == min(who)) - (n == max(who)) for n in range(life.clients)], object))
+            if len(span.rows) < len(life.honest) - 1:
+                raise Objection("the server and T clients see which of the others' entities changed")
+            cases += 1
+    return cases
+
+
 # ------------------------------------------------------------------------------------------------ everything else
 
 
@@ -331,6 +358,8 @@ def keys_of_either_side(subject: Subject) -> int:
         server, clients = life.derivable({SERVER}), life.derivable(range(life.clients))
         inside = life.derivable(life.inside)
         for use in life.trace.uses:
+            if use.how == "derived":  # keys of messages are what both sides have
+                continue
             if use.key in (clients if use.party == SERVER else server):
                 raise Objection(f"a key stream of {party(use.party)} can be derived by the other side")
             answer = use.covers is not None and use.covers.kind.name == "ANSWER"

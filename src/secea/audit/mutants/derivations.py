@@ -151,6 +151,24 @@ LOW_THRESHOLD = mutant("low-threshold", "T shares open a key of masks.", LowThre
 BOTH_SHARES = mutant("both-shares", "Clients give out shares of keys and of seeds.", TwiceAsLong(of_client=GivesBoth))
 
 
+def _listed_words(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """As expand, but words are hidden by what everybody can make."""
+    return expand(label[0], purpose, *label[1:]) if purpose == "ready" else expand(secret, purpose, *label)
+
+
+def _same_words(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """As expand, but words of all rounds are hidden alike."""
+    return expand(secret, purpose) if purpose == "ready" else expand(secret, purpose, *label)
+
+
+LISTED_WORDS = replaced(
+    "words-from-the-list", "Whether entities changed is hidden by public numbers.", {expand: _listed_words}
+)
+SAME_WORDS = replaced(
+    "words-of-any-round", "Whether entities changed is hidden alike in all rounds.", {expand: _same_words}
+)
+
+
 # ---------------------------------------------------------------------------------------------------------------- rows
 
 
