@@ -7,10 +7,12 @@ import importlib
 import pkgutil
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import pytest
@@ -155,6 +157,10 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
         assert (path.parent / target).exists(), f"{page} links to {target}"
 
 
+NOT_CLAIMS: Final[set[str]] = set()
+"""Other words with hyphens that docs/security.md writes as code."""
+
+
 def test_functions_of_the_paper_map_exist() -> None:
     text = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
     modules = {module.split(".")[1] for module in MODULES}
@@ -165,12 +171,16 @@ def test_functions_of_the_paper_map_exist() -> None:
         assert resolves(name), f"docs/paper-map.md names {name}"
 
 
-def test_the_security_page_names_every_claim_every_mutant_and_tests_that_exist() -> None:
+def test_the_page_of_claims_and_mutants_is_what_the_audit_has() -> None:
+    ran = subprocess.run([sys.executable, ROOT / "docs" / "claims.py", "--check"], check=False, timeout=120)  # noqa: S603
+    assert ran.returncode == 0, "run python docs/claims.py"
+
+
+def test_the_security_page_names_claims_and_tests_that_exist() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    for name, claim in gathered().items():
-        assert f"| `{name}` | {claim.claim} | {claim.method} |" in text, name
-    for name, mutant in all_mutants().items():
-        assert f"| `{name}` | {mutant.missing} |" in text, name
+    named = {name for name in re.findall(r"`([a-z]+(?:-[a-z0-9]+)+)`", text)}
+    assert len(named & gathered().keys()) > 20
+    assert named <= gathered().keys() | all_mutants().keys() | NOT_CLAIMS
     files = set(re.findall(r"`(tests/test_\w+\.py)`", text))
     assert len(files) > 10
     assert all((ROOT / name).exists() for name in files)

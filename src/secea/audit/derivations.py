@@ -188,12 +188,15 @@ class Trace:
                 waiting[each].append(number)
         return rules, dict(waiting)
 
-    def derivable(self, adversary: Collection[int]) -> set[bytes]:
-        """All values that these parties can derive together, from what they drew and what was sent."""
+    def derivable(self, adversary: Collection[int], also: Collection[bytes] = ()) -> set[bytes]:
+        """All values that these parties can derive together, from what they drew and what was sent.
+
+        `also` are values that they have besides.
+        """
         rules, waiting = self._everything
         missing = [rule.need for rule in rules]
         have = {value for value, party in self.born.items() if party in adversary}
-        have |= {rule.output for rule in rules if not rule.need}
+        have |= {rule.output for rule in rules if not rule.need} | set(also)
         todo = list(have)
         while todo:
             for number in waiting.get(todo.pop(), ()):

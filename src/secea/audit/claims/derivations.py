@@ -57,6 +57,8 @@ class Life:
     """The entities of those who conspire."""
     tags: list[set[int]] = field(default_factory=list)
     """The slots of each union."""
+    saved: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    """What honest clients ever saved."""
 
     _derivable: dict[frozenset[int], set[bytes]] = field(default_factory=dict, repr=False)
 
@@ -97,6 +99,8 @@ def _note(life: Life, parties: Parties) -> None:
         assert isinstance(part, KeyedClient)
         if n in life.inside:
             life.known |= set(map(str, part.names))
+        else:
+            life.saved[n] |= life.trace.inside(client.save())
         if part.union is not None and len(part.union.keys) == len(part.union.order):
             for i, key in zip(part.union.order, part.union.keys, strict=True):
                 life.names[key.tobytes()].add(str(part.names[i]))
@@ -133,6 +137,9 @@ def _live(subject: Subject, clients: int, collusion: int, dropouts: int, inside:
         _round(life, parties, tables[1])
         _interrupted(life, parties, tables[2], clients - 1)
         _round(life, parties, tables[3])
+        parties.restart(0)
+        parties.exchange.greet()
+        parties.union(range(clients))
         gone = parties.clients[0].part
         gone.update([*list(tables[4][0])[1:], "a new name"])
         parties.exchange.run(parties.session.form.names_phase, range(clients))
@@ -260,6 +267,28 @@ def words_of_others(subject: Subject) -> int:
             if len(span.rows) < len(life.honest) - 1:
                 raise Objection("the server and T clients see which of the others' entities changed")
             cases += 1
+    return cases
+
+
+@claim("record", KEYED, mutants=(mutants.SAVED_MASKS, mutants.SAVED_BATCH, mutants.SAVED_NOISE))
+def saved_states(subject: Subject) -> int:
+    """Keyed: a client's saved state has nothing of which its masks or its noise are made.
+
+    The server, T clients, and whoever reads all that another client ever saved, derive no mask that it shares with a
+    third one, none of its own that were not opened, and, without the server, no seed of its noise.
+    """
+    cases = 0
+    for life in lives(subject):
+        before = life.derivable({SERVER, *life.inside})
+        for n, saved in life.saved.items():
+            after = life.trace.derivable({SERVER, *life.inside}, saved)
+            apart = life.trace.derivable(life.inside, saved)
+            for use in life.uses("masks", "noise"):
+                if use.how == "masks" and use.covers is not None and use.key in after - before:
+                    raise Objection(f"what client {n} saves gives away keys of masks")
+                if use.how == "noise" and use.party == n and use.key in apart:
+                    raise Objection(f"what client {n} saves gives away its noise")
+                cases += 1
     return cases
 
 

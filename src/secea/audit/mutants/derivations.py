@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.ristretto import scalar_bytes
 from secea.arithmetic.streams import Noise, add_noise, add_streams, stream
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -167,6 +168,47 @@ LISTED_WORDS = replaced(
 SAME_WORDS = replaced(
     "words-of-any-round", "Whether entities changed is hidden alike in all rounds.", {expand: _same_words}
 )
+
+
+class Hoarding(KeyedClient):
+    """Saves more than it should."""
+
+    def more(self) -> list[bytes]:
+        """What it saves besides."""
+        return [*self.union.pairs.values()] if self.union else []
+
+    def plain(self) -> dict[str, Any]:
+        """What survives a restart."""
+        return super().plain() | {"more": self.more()}
+
+
+class SavesBatch(Hoarding):
+    """The keys of masks that it shares."""
+
+    def more(self) -> list[bytes]:
+        """The seeds and keys of the batch."""
+        batch = self.masking.batch
+        return [scalar_bytes(each) for each in (*batch.keys, *batch.seeds)] if batch else []
+
+
+class SavesNoise(Hoarding):
+    """The last seed of its noise."""
+
+    _noise = b""
+
+    def enter(self, at: Agreement) -> None:
+        """Note it."""
+        super().enter(at)
+        self._noise = (self.round.noise_seed if self.round else b"") or self._noise
+
+    def more(self) -> list[bytes]:
+        """The seed."""
+        return [self._noise]
+
+
+SAVED_MASKS = of_client("masks-in-the-saved-state", "A client saves what it shares with others for masks.", Hoarding)
+SAVED_BATCH = of_client("batch-in-the-saved-state", "A client saves its mask keys and seeds of a batch.", SavesBatch)
+SAVED_NOISE = of_client("noise-in-the-saved-state", "A client saves the seed of its noise.", SavesNoise)
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
