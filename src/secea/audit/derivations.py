@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from secea.arithmetic.ristretto import add, from_uniform, inverses, multiply, scalar_bytes, scalar_of
 from secea.arithmetic.streams import add_noise, add_streams, encode, row_streams, stream
 from secea.audit import Objection, Subject
-from secea.audit.standing import standing_in
+from secea.audit.standing import methods_stand_in, standing_in
 from secea.steps import masks, oprf
 from secea.table import TableLike
 from secea.testing import Parties
@@ -417,18 +417,11 @@ def _methods(trace: Trace) -> Iterator[None]:
         trace.shown.append(hello(self))
         return hello(self)
 
-    methods = [
-        (KeyStream, "fill", traced_fill, fill), (KeyStream, "bytes", traced_bytes, read),
-        (Sealer, "seal", traced_seal, seal), (Signer, "seal", traced_sign, sign),
-        (Hello, "to_bytes", traced_hello, hello),
-    ]  # fmt: skip
-    for owner, name, instead, _ in methods:
-        setattr(owner, name, instead)
-    try:
+    with methods_stand_in(
+        (KeyStream, "fill", traced_fill), (KeyStream, "bytes", traced_bytes), (Sealer, "seal", traced_seal),
+        (Signer, "seal", traced_sign), (Hello, "to_bytes", traced_hello),
+    ):  # fmt: skip
         yield
-    finally:
-        for owner, name, _, before in methods:
-            setattr(owner, name, before)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ replaced, a mutant names what stands in its place.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,3 +33,16 @@ def standing_in(instead: Mapping[Any, Any], *, but: str = "secea.audit", **const
     finally:
         for module, attribute, value in reversed(done):
             setattr(module, attribute, value)
+
+
+@contextmanager
+def methods_stand_in(*methods: tuple[type, str, Callable[..., Any]]) -> Iterator[None]:
+    """Another method of this name in each of these classes."""
+    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in methods]
+    for owner, name, instead in methods:
+        setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        for owner, name, method in before:
+            setattr(owner, name, method)

@@ -23,7 +23,7 @@ from secea.audit.derivations import Trace, Use, traced
 from secea.audit.laws import Coset
 from secea.audit.mutants import derivations as mutants
 from secea.audit.mutants import keyed as keyed_mutants
-from secea.errors import SERVER, RoundLost, party
+from secea.errors import SERVER, FederationError, RoundLost, party
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
@@ -127,11 +127,20 @@ def _interrupted(life: Life, parties: Parties, tables: Tables, who: int) -> None
     parties.union(members)
 
 
+def _dealt_in_vain(parties: Parties, who: int) -> None:
+    """A set-up in which a client vanishes while the key of the names is dealt; it comes back."""
+    parties.exchange.losses = {who: "deal"}
+    with suppress(FederationError):
+        parties.setup()
+    parties.exchange.losses, parties.exchange.here = {}, set(parties.clients)
+
+
 def _live(subject: Subject, clients: int, collusion: int, dropouts: int, inside: tuple[int, ...]) -> Life:
     tables = [_made_tables(clients, shift) for shift in (0.0, 0.5, -0.5, 1.0, 0.25)]
     some = replace(subject, form=replace(form_of(subject), batch=3))
     with traced(some, tables[0], collusion=collusion, dropouts=dropouts, max_union=2 * NAMES) as (trace, parties):
         life = Life(trace, clients, inside, {n: each.secret for n, each in parties.identities.items()})
+        _dealt_in_vain(parties, clients - 2)
         parties.setup()
         _round(life, parties, tables[0])
         _round(life, parties, tables[1])
@@ -435,7 +444,7 @@ def unions_apart(subject: Subject) -> int:
 # ------------------------------------------------------------------------------------------------------- used once
 
 
-@claim("record", KEYED, PAILLIER, mutants=(mutants.ONE_LANE_OF_KEYS, mutants.ONE_POLYNOMIAL))
+@claim("record", KEYED, PAILLIER, mutants=(mutants.ONE_LANE_OF_KEYS, mutants.ONE_POLYNOMIAL, mutants.KEPT_DEALING))
 def stretches_once(subject: Subject) -> int:
     """Both forms: no stretch of a party's own key stream is for two things: for two chunks, or twice for one.
 

@@ -441,3 +441,26 @@ ONE_LANE_OF_KEYS = both(
 ONE_POLYNOMIAL = replaced(
     "one-polynomial-for-all-keys", "All mask keys of a batch are shared by one polynomial.", {shares: _same_polynomial}
 )
+
+
+class KeptDealing(Naming):
+    """Deals the same polynomial in each attempt."""
+
+    def enter(self, at: Agreement) -> None:
+        """With the seed of the attempt before."""
+        before = self.key.seed
+        super().enter(at)
+        if at.phase == self.form.setup_phase and before:
+            self.key = replace(self.key, seed=before)
+
+
+class DealsAgain(KeyedClient):
+    """Such a client."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        form, params, session, _, number, _, names, entropy = args
+        self.naming = KeptDealing(form, params, session, number, names, entropy)
+
+
+KEPT_DEALING = of_client("same-dealing-again", "All attempts at a key deal the same polynomials.", DealsAgain)
