@@ -84,6 +84,10 @@ class Trace:
         """Key, label and payload of each chunk."""
         self.shown: list[bytes] = []
         """What everybody may read."""
+        self.scalars: list[int] = []
+        """Numbers modulo the group's order that parties drew."""
+        self.dealt: list[tuple[int, dict[int, int]]] = []
+        """Secrets that were shared: the threshold, and each client's share."""
         self._values: dict[bytes, set[bytes]] = defaultdict(set)  # by their first bytes
         self._now = threading.local()
         self._kept: dict[tuple[int, str], list[Use]] = {}  # what parties used, and did not send yet
@@ -336,12 +340,14 @@ def _scalars(trace: Trace) -> dict[Any, Any]:
     def reduced(uniform: bytes) -> int:
         scalar = scalar_of(uniform)
         trace.derived(scalar_bytes(scalar), uniform)
+        trace.scalars.append(scalar)
         return scalar
 
     def nonzero(stream: KeyStream, count: int) -> list[int]:
         found = drawn(stream, count)
         for each in found:
             trace.derived(scalar_bytes(each), stream._key)
+        trace.scalars += found
         return found
 
     def inverted(values: Sequence[int]) -> list[int]:
@@ -356,6 +362,7 @@ def _scalars(trace: Trace) -> dict[Any, Any]:
         for value in values:
             trace.derived(value, whole, stream._key)
         trace.derived(whole, *values, need=threshold)
+        trace.dealt.append((threshold, dict(shares)))
         return shares
 
     return {scalar_of: reduced, inverses: inverted, drawn: nonzero, dealt: shared}

@@ -17,12 +17,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.ristretto import ORDER
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
 from secea.audit.derivations import Trace, Use, traced
 from secea.audit.laws import Coset
 from secea.audit.mutants import derivations as mutants
 from secea.audit.mutants import keyed as keyed_mutants
+from secea.audit.tails import kolmogorov
 from secea.errors import SERVER, FederationError, RoundLost, party
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
@@ -46,6 +48,7 @@ class Life:
 
     trace: Trace
     clients: int
+    dropouts: int
     inside: tuple[int, ...]
     """The clients that conspire."""
     identities: dict[int, bytes] = field(repr=False)
@@ -139,7 +142,7 @@ def _live(subject: Subject, clients: int, collusion: int, dropouts: int, inside:
     tables = [_made_tables(clients, shift) for shift in (0.0, 0.5, -0.5, 1.0, 0.25)]
     some = replace(subject, form=replace(form_of(subject), batch=3))
     with traced(some, tables[0], collusion=collusion, dropouts=dropouts, max_union=2 * NAMES) as (trace, parties):
-        life = Life(trace, clients, inside, {n: each.secret for n, each in parties.identities.items()})
+        life = Life(trace, clients, dropouts, inside, {n: each.secret for n, each in parties.identities.items()})
         _dealt_in_vain(parties, clients - 2)
         parties.setup()
         _round(life, parties, tables[0])
@@ -165,7 +168,7 @@ def _live_with_paillier(subject: Subject, inside: tuple[int, ...]) -> Life:
         parties.setup()
         parties.round(tables)
         parties.round(tables)
-    return Life(trace, len(tables), inside, {n: each.secret for n, each in parties.identities.items()})
+    return Life(trace, len(tables), 0, inside, {n: each.secret for n, each in parties.identities.items()})
 
 
 LIVES: Final = ((5, 2, 0, (1, 3)), (7, 2, 1, (2, 5)))
@@ -515,4 +518,50 @@ def key_streams_once(subject: Subject) -> int:
                 raise Objection("two clients draw the same noise")
         if any(len(keys) > CHECKS for keys in alphas.values()) or not alphas:
             raise Objection("a key stream other than alpha is for all chunks of a round")
+    return cases
+
+
+# ----------------------------------------------------------------------------------------------------- secret numbers
+
+
+def _coefficients(shares: Mapping[int, int]) -> list[int]:
+    """Of the polynomial through these shares; client v's is its value at v+1."""
+    total = [0] * len(shares)
+    for v, share in shares.items():
+        basis, under = [1], 1
+        for u in shares:
+            if u != v:
+                basis = [(a - (u + 1) * b) % ORDER for a, b in zip([0, *basis], [*basis, 0], strict=True)]
+                under = under * (v - u) % ORDER
+        factor = share * pow(under, -1, ORDER)
+        total = [(a + factor * b) % ORDER for a, b in zip(total, basis, strict=True)]
+    return total
+
+
+@claim("statistics", KEYED, mutants=(mutants.SHORT_SCALARS, mutants.SHORT_POLYNOMIALS, mutants.ZERO_POLYNOMIALS))
+def secret_numbers(subject: Subject) -> int:
+    """Keyed: numbers of the group that hide something are uniform: blinds, keys of masks, and polynomials that share.
+
+    Polynomials are made again from the shares that were dealt, and have the degree that the threshold asks for.
+    """
+    cases = 0
+    for life in lives(subject):
+        t, secrets, found = (
+            life.clients - life.dropouts,
+            set[int](),
+            {"scalars": set(life.trace.scalars), "shares": set()},
+        )
+        for threshold, shares in life.trace.dealt:
+            if threshold != t:
+                raise Objection(f"{threshold} shares give a key of masks, and not {t}")
+            secret, *others = _coefficients(shares)
+            secrets.add(secret)
+            found["shares"] |= set(others[: t - 1])
+        if len(found["shares"]) < (t - 1) * len(secrets):
+            raise Objection("coefficients of polynomials that share keys of masks repeat")
+        for what, numbers in found.items():
+            if numbers:
+                kolmogorov(what, np.array([number / ORDER for number in numbers]))
+                kolmogorov(f"low digits of {what}", np.array([number % (1 << 64) / (1 << 64) for number in numbers]))
+                cases += len(numbers)
     return cases

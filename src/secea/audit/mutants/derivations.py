@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
-from secea.arithmetic.ristretto import scalar_bytes
+from secea.arithmetic.ristretto import ORDER, scalar_bytes, scalar_of
 from secea.arithmetic.streams import Noise, add_noise, add_streams, stream
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -464,3 +464,26 @@ class DealsAgain(KeyedClient):
 
 
 KEPT_DEALING = of_client("same-dealing-again", "All attempts at a key deal the same polynomials.", DealsAgain)
+
+
+# ----------------------------------------------------------------------------------------------------- secret numbers
+
+
+def _short(uniform: bytes) -> int:
+    return int.from_bytes(uniform[:16], "little")
+
+
+def _short_polynomials(secret: int, threshold: int, clients: Sequence[int], stream: KeyStream) -> dict[int, int]:
+    rest = [int.from_bytes(stream.bytes(16), "little") for _ in range(threshold - 1)]
+    return {v: (secret + sum(c * (v + 1) ** (e + 1) for e, c in enumerate(rest))) % ORDER for v in clients}
+
+
+def _same_for_all(secret: int, threshold: int, clients: Sequence[int], stream: KeyStream) -> dict[int, int]:
+    return dict.fromkeys(clients, secret)
+
+
+SHORT_SCALARS = replaced("short-scalars", "Keys of masks have 128 bits.", {scalar_of: _short})
+SHORT_POLYNOMIALS = replaced(
+    "short-polynomials", "Polynomials that share mask keys have short coefficients.", {shares: _short_polynomials}
+)
+ZERO_POLYNOMIALS = replaced("shares-are-secrets", "Every share of a mask key is that key.", {shares: _same_for_all})
