@@ -88,7 +88,7 @@ def _loop(ring: Ring, name: str, *first: int) -> Callable[..., Any]:
     """The compiled loop of this name for this ring. `first` are its first arguments, such as a level."""
     if ring.dtype == np.uint64:
         return partial(getattr(lib, name + "61"), *first)
-    return partial(getattr(lib, name + "32"), *first, ffi.new("uint32_t[]", ring.primes), ring.size)
+    return partial(getattr(lib, name + "32"), *first, ring.table, ring.size)
 
 
 def _apart(ring: Ring, x: Residues, *, write: bool = False) -> tuple[Any, ...]:

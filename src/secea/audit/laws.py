@@ -105,8 +105,10 @@ def reduced(basis: Tiny, points: Tiny, p: int) -> tuple[Tiny, Tiny]:
         at, top = below[some].argmax(axis=1), rank[some]
         pivot = basis[some, at] * inverse[basis[some, at, column]][:, None] % p
         basis[some, at] = basis[some, top]
-        basis[some] = (basis[some] - basis[some, :, column][:, :, None] * pivot[:, None]) % p
-        points[some] = (points[some] - points[some, :, column][:, :, None] * pivot[:, None]) % p
+        for each in (basis, points):
+            which, row = np.nonzero(each[some, :, column])  # few: most elements are 0
+            left = each[some[which], row]
+            each[some[which], row] = (left - left[:, [column]] * pivot[which]) % p
         basis[some, top] = pivot
         rank[some] += 1
     return basis[:, : int(rank.max(initial=0))], points

@@ -12,34 +12,27 @@ is uniform on a coset: the law of its view.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic import portable, streams
-from secea.arithmetic._kernels import ffi
-from secea.arithmetic.field import Residues, Ring
-from secea.arithmetic.streams import Noise
+from secea.arithmetic import streams
+from secea.arithmetic.field import Residues
 from secea.audit import Objection, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.laws import Mixture, Tiny
+from secea.audit.tiny import NOBODY, Copies, Draws, Summing, small
 from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient, Round
 from secea.forms.keyed.form import Kind
-from secea.forms.keyed.numbers import Numbers
-from secea.forms.keyed.server import KeyedServer
-from secea.params import Params
 from secea.party.phases import Agreement
-from secea.wire.messages import Layout
+from secea.steps.means import Secrets
 from secea.wire.randomness import SEED_BYTES
 
-NOBODY: Final = -2
-"""Asks for variables, but belongs to no coalition: the audit itself."""
 AT_ONCE: Final = 20_000
 """Copies that are played side by side."""
 
@@ -47,160 +40,6 @@ Rows: TypeAlias = Mapping[int, tuple[int, ...]]
 """What a client contributes: its slots, and its numbers in each of them."""
 World: TypeAlias = tuple[tuple[Rows, ...], ...]
 """What everybody contributes: for each round and client."""
-
-
-# --------------------------------------------------------------------------------------------------------- tiny fields
-
-
-class Copies(Ring):
-    """One tiny field many times, in the place of several primes: as many rounds are played side by side. Insecure."""
-
-    def __init__(self, p: int) -> None:
-        super().__init__((p,))
-        self.p = p
-
-    def resize(self, copies: int) -> None:
-        """Play this many copies from now on."""
-        self.primes, self.size = (self.p,) * copies, copies
-        self.element_bytes = copies * self.dtype.itemsize
-        self._table = ffi.new("uint32_t[]", self.primes)
-
-    def constant(self, values: object) -> Residues:
-        """The same in all copies."""
-        one = np.asarray(np.array(values, object) % self.p, self.dtype)
-        return np.repeat(one[None], self.size, axis=0)
-
-
-@dataclass(frozen=True)
-class TinyNumbers(Numbers):
-    """Numbers of a tiny field. There is no room for fixed point or fill, and nothing to read."""
-
-    @property
-    def checks(self) -> int:
-        """One."""
-        return 1
-
-    def read(self, x: Residues, noisy: int, planned: int | None = None) -> NDArray[np.float64]:
-        """Nothing: who can compute a mean is told by what it knows."""
-        return np.zeros(x.shape[1:])
-
-
-class Summing(KeyedServer):
-    """A server that keeps the sums that it opens, and may change them before it divides."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.sums: dict[int, Residues] = {}
-        self.change: Callable[[Residues], None] = lambda _: None
-
-    def _means(self, chunk: int, come: Any) -> Any:
-        self.sums[chunk] = come.total.copy()
-        self.change(come.total)
-        return super()._means(chunk, come)
-
-
-@dataclass(frozen=True)
-class Small(Overheard):
-    """A form over a tiny field, with few slots in a chunk."""
-
-    tiny: TinyNumbers | None = None
-    per_chunk: int = 1
-
-    def numbers(self, params: Params) -> Numbers:
-        """The tiny ones."""
-        assert self.tiny is not None
-        return self.tiny
-
-    def _rows(self, *args: Any) -> Layout:
-        return replace(super()._rows(*args), per_chunk=self.per_chunk)
-
-    def server(self, params: Any, session: bytes) -> Any:
-        """One that keeps its sums."""
-        made = super().server(params, session)
-        return made if isinstance(made, Summing) else Summing(self, params, session)
-
-
-def small(form: Overheard, p: int, clients: int, per_chunk: int) -> Small:
-    """A form, whatever was taken away from it, over a tiny field."""
-    numbers = TinyNumbers(Copies(p), math.lcm(*range(1, clients + 1)), 0, 1, Noise(1, (1,), 2), 1, 64.0, 64.0)
-    options = {each.name: getattr(form, each.name) for each in fields(Overheard)}
-    made = type("Small", (Small, type(form)), {})(**options, tiny=numbers, per_chunk=per_chunk)
-    assert isinstance(made, Small)
-    return made
-
-
-# --------------------------------------------------------------------------------------------------------------- draws
-
-
-class Draws:
-    """In the place of key streams and noise: each element is a variable, with a value in each copy.
-
-    It has the functions of `secea.arithmetic.portable`, which works where the field is not the tiny one.
-    """
-
-    def __init__(self, ring: Copies) -> None:
-        self.ring, self.who, self.size = ring, NOBODY, 0
-        self.streams: dict[tuple[str, bytes, int], list[int]] = {}
-        """The variables of each stream: what for, its key, and its lane."""
-        self.asked: dict[int, dict[int, None]] = {}
-        """The variables that each party asked for, in order."""
-        self.nonzero: set[int] = set()
-        self.values: NDArray[np.uint8] | None = None
-        """[copies, variables]; None as long as variables are found."""
-
-    @contextmanager
-    def of(self, who: int) -> Iterator[None]:
-        """A party is at work."""
-        before, self.who = self.who, who
-        try:
-            yield
-        finally:
-            self.who = before
-
-    def _elements(self, key: tuple[str, bytes, int], shape: Sequence[int], *, nonzero: bool = False) -> Residues:
-        """Of one stream, in each copy."""
-        mine, count = self.streams.setdefault(key, []), math.prod(shape)
-        while len(mine) < count:
-            assert self.values is None, "a round that is played again draws something else"
-            mine.append(self.size)
-            self.size += 1
-        ids = mine[:count]
-        self.asked.setdefault(self.who, {}).update(dict.fromkeys(ids))
-        self.nonzero |= set(ids) if nonzero else set()
-        if self.values is None:
-            return np.full((self.ring.size, *shape), int(nonzero), self.ring.dtype)
-        return np.take(self.values, ids, axis=1).astype(self.ring.dtype).reshape(-1, *shape)
-
-    def add_streams(self, ring: Ring, acc: Residues, keys: Sequence[bytes], signs: Sequence[int], lane: int) -> None:
-        """acc += the sum over k of signs[k] times the stream of keys[k]."""
-        if ring is not self.ring:
-            return portable.add_streams(ring, acc, keys, signs, lane)
-        for key, sign in zip(keys, signs, strict=True):
-            drawn = self._elements(("stream", key, lane), acc.shape[1:])
-            (ring.add_into if sign > 0 else ring.subtract_into)(acc, drawn)
-        return None
-
-    def stream(self, ring: Ring, key: bytes, lane: int, *shape: int, nonzero: bool = False) -> Residues:
-        """The stream of this key and lane."""
-        if ring is not self.ring:
-            return portable.stream(ring, key, lane, *shape, nonzero=nonzero)
-        return self._elements(("stream", key, lane), shape, nonzero=nonzero)
-
-    def row_streams(self, ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> Residues:
-        """For each row the stream of its own key."""
-        if ring is not self.ring:
-            return portable.row_streams(ring, keys, lane, length)
-        rows = [self._elements(("stream", key.tobytes(), lane), (length,)) for key in keys]
-        return np.stack(rows, axis=1) if rows else ring.empty(0, length)
-
-    def add_noise(self, ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -> None:
-        """acc += noise, which is uniform here."""
-        if ring is not self.ring:
-            return portable.add_noise(ring, acc, seed, lane, noise)
-        ring.add_into(acc, self._elements(("noise", seed, lane), acc.shape[1:]))
-        return None
-
-    encode = staticmethod(portable.encode)
 
 
 # --------------------------------------------------------------------------------------------------------------- worlds
@@ -216,6 +55,8 @@ class Case:
     slots: int = 1
     dim: int = 1
     p: int = 5
+    checks: int = 1
+    """Check columns."""
     per_chunk: int = 4
     """Slots in a chunk."""
     inside: tuple[int, ...] = ()
@@ -279,7 +120,7 @@ class Stage:
 
     def __init__(self, subject: Subject, case: Case) -> None:
         assert isinstance(subject.form, Overheard)
-        self.case, self.form = case, small(subject.form, case.p, case.clients, case.per_chunk)
+        self.case, self.form = case, small(subject.form, case.p, case.clients, case.checks, case.per_chunk)
         has = {n: case.own if n in case.inside else range(case.slots) for n in range(case.clients)}
         tables = [{f"name {slot}": np.zeros(case.dim) for slot in has[n]} for n in range(case.clients)]
         options = {"collusion": case.collusion, "dropouts": case.dropouts, "dim": case.dim}
@@ -394,9 +235,18 @@ class Play:
                 server.finish(found.at, {(Kind.OPENING, n): b"".join(each) for n, each in opened.items()})
             found.broadcast = _payloads(server.ready(Kind.MEANS, found.at))
             found.sums = [server.sums[chunk].reshape(stage.ring.size, -1) for chunk in sorted(server.sums)]
-        for n in set(members) & set(self.case.inside):
-            self.judge(n, found)
+        for n in self.case.inside:
+            with draws.of(n):
+                self._secrets(n, r)
+            if n in members:
+                self.judge(n, found)
         return found
+
+    def _secrets(self, n: int, r: int) -> list[Secrets]:
+        """The secrets of a round that client n shares with all others, chunk by chunk; with the pads of all noise."""
+        stage, at = self.stage, self.stage.at(r)
+        noisy, secrets = stage.form.noise_clients(stage.params, at), stage.part(n).secrets(at)
+        return [secrets.of(chunk, span.stop - span.start, noisy) for chunk, span in enumerate(stage.spans())]
 
     def judge(self, n: int, sent: Sent) -> None:
         """Client n checks and reads a broadcast. A `ProtocolError` if it refuses it."""
@@ -407,20 +257,20 @@ class Play:
 
     def _read(self, payloads: Sequence[bytes]) -> Iterator[Residues]:
         """An upload as the server reads it: rows, and columns where there are any."""
-        ring, width = self.stage.ring, self.case.dim + 3
+        ring, width = self.stage.ring, self.case.dim + self.case.checks + 2
         for span, payload in zip(self.stage.spans(), payloads, strict=True):
             count = span.stop - span.start
             body = count * width * ring.element_bytes
             yield ring.view(payload[:body], count * width)
             if len(payload) > body:
-                yield ring.view(payload[body:-SEED_BYTES], count)
+                yield ring.view(payload[body:-SEED_BYTES], count * self.case.checks)
 
     def _means(self, sent: Sent) -> Iterator[Residues]:
         """A broadcast as a client reads it: rows, and marks of what is empty."""
         ring = self.stage.ring
         for span, payload in zip(self.stage.spans(), sent.broadcast, strict=True):
             count = span.stop - span.start
-            yield ring.view(payload[:-count], count * (self.case.dim + 1))
+            yield ring.view(payload[:-count], count * (self.case.dim + self.case.checks))
             yield ring.constant(np.frombuffer(payload[-count:], np.uint8))
 
     # --------------------------------------------------------------------------------------------------------- views
@@ -441,13 +291,11 @@ class Play:
     def theta(self) -> list[Residues]:
         """theta of each slot that has an owner in U: who knows it can call the slot empty."""
         found, slots = [], self.stage.slots()
-        with streams.use(0, self.draws), self.draws.of(NOBODY):
-            for r in range(len(self.world)):
-                for chunk, span in enumerate(self.stage.spans()):
-                    secrets = self.stage.part(0).secrets(self.stage.at(r)).of(chunk, span.stop - span.start, ())
-                    owned = {slot for n in self.case.members[r] for slot in self.world[r][n]}
-                    here = [i for i, slot in enumerate(slots[span]) if slot in owned]
-                    found.append(secrets.theta[:, here])
+        with streams.use(0, self.draws):
+            for r, rows in enumerate(self.world):
+                owned = {slot for n in self.case.members[r] for slot in rows[n]}
+                for span, secrets in zip(self.stage.spans(), self._secrets(0, r), strict=True):
+                    found.append(secrets.theta[:, [i for i, slot in enumerate(slots[span]) if slot in owned]])
         return found
 
     def choices(self, alphas: int, rhos: int | None = None) -> Tiny:
@@ -458,6 +306,24 @@ class Play:
         rho = rho if rhos is None or rhos >= len(rho) else rng.choice(rho, rhos, replace=False)
         alpha = alpha if alphas >= len(alpha) else rng.choice(alpha, alphas, replace=False)
         return np.concatenate([np.tile(rho, (len(alpha), 1)), np.repeat(alpha, len(rho), axis=0)], axis=1)
+
+    def every(self, variables: Sequence[int]) -> NDArray[np.uint8]:
+        """All values of some variables; the others are 0, or 1 where they cannot be 0."""
+        ranges = [range(1 if each in self.rho else 0, self.case.p) for each in variables]
+        grid = np.meshgrid(*(np.array(each, np.uint8) for each in ranges), indexing="ij")
+        values = np.zeros((math.prod(map(len, ranges)), self.draws.size), np.uint8)
+        values[:, self.rho] = 1
+        values[:, variables] = np.stack([each.reshape(-1) for each in grid], axis=1)
+        return values
+
+    def moving(self) -> list[int]:
+        """The variables that move what the server opens."""
+        rng, size = np.random.default_rng(7), self.draws.size
+        values = np.repeat(rng.integers(1, self.case.p, (4, 1, size), np.uint8), size + 1, axis=1)
+        values[:, range(size), range(size)] = values[:, range(size), range(size)] % (self.case.p - 1) + 1
+        sums = [one.reshape(4, size + 1, -1) for sent in self.sent(values.reshape(-1, size)) for one in sent.sums]
+        moved = np.concatenate([one[:, :-1] != one[:, -1:] for one in sums], axis=2)
+        return np.flatnonzero(moved.any(axis=(0, 2))).tolist()
 
     def law(
         self, choices: Tiny, *, server: bool, noise: bool = False, alpha: bool = True, theta: bool = False

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from secea.arithmetic.field import Residues
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.keyed import checking, mutant
-from secea.audit.views import Summing
+from secea.audit.tiny import Summing
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import Masking
@@ -36,6 +36,13 @@ class NoG(KeyedClient):
 
     def _under_keys(self, own: slice | NDArray[np.int64], at: Agreement) -> Residues:
         return np.zeros_like(super()._under_keys(own, at))
+
+
+class SameG(KeyedClient):
+    """The key stream of a row is the same in all rounds."""
+
+    def _under_keys(self, own: slice | NDArray[np.int64], at: Agreement) -> Residues:
+        return super()._under_keys(own, replace(at, round=0))
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,24 @@ class SameAlpha(RoundSecrets):
 
 
 @dataclass(frozen=True)
+class SameSecrets(RoundSecrets):
+    """Everything but alpha is the same in all rounds."""
+
+    def key(self, name: str, *of: int) -> bytes:
+        """That of round 0."""
+        return RoundSecrets.key(self if name == "alpha" else replace(self, q=0), name, *of)
+
+
+@dataclass(frozen=True)
+class OneAlpha(RoundSecrets):
+    """All check columns have the same weights."""
+
+    def alpha(self) -> tuple[Residues, ...]:
+        """Those of the first one."""
+        return super().alpha()[:1] * self.checks
+
+
+@dataclass(frozen=True)
 class Repeating(RoundSecrets):
     """One of the secrets is the same in all slots of a chunk, or in all chunks."""
 
@@ -110,10 +135,15 @@ def repeating(name: str, *, over_slots: bool) -> Overheard:
 
 
 NO_G = mutant("no-g", "Rows lie under no key of their entity.", Overheard(of_client=NoG))
+SAME_G = mutant("g-of-any-round", "The key stream of a row is the same in all rounds.", Overheard(of_client=SameG))
 NO_RHO = mutant("no-rho", "Slots are not blinded by rho.", checking(NoRho))
 NO_THETA = mutant("no-theta", "The mark of an empty slot is 0.", checking(NoTheta))
 NO_BETA = mutant("no-beta", "An owner's mark is theta + rho.", checking(NoBeta))
 SAME_ALPHA = mutant("alpha-of-any-round", "alpha is the same in all rounds.", checking(SameAlpha))
+SAME_SECRETS = mutant(
+    "secrets-of-any-round", "rho, J, H, theta and beta are the same in all rounds.", checking(SameSecrets)
+)
+ONE_ALPHA = mutant("one-alpha-for-checks", "alpha is the same in all check columns.", checking(OneAlpha))
 RHO_OF_SLOTS = mutant(
     "one-rho-for-slots", "rho is the same in all slots of a chunk.", repeating("rho", over_slots=True)
 )
@@ -148,6 +178,19 @@ class TwoSeeds(KeyedClient):
         self.round = before
 
 
+class SameNoise(KeyedClient):
+    """Draws its noise seed once."""
+
+    seed = b""
+
+    def enter(self, at: Agreement) -> None:
+        """Take the first one again."""
+        super().enter(at)
+        if self.round and self.round.noise_seed:
+            self.seed = self.seed or self.round.noise_seed
+            self.round = replace(self.round, noise_seed=self.seed)
+
+
 class FewerNoiseClients(Overheard):
     """As many noise clients as may conspire or drop out, and not one more."""
 
@@ -157,6 +200,7 @@ class FewerNoiseClients(Overheard):
 
 
 TWO_SEEDS = mutant("two-seeds-under-one-h", "An upload sent again has other noise.", Overheard(of_client=TwoSeeds))
+SAME_NOISE = mutant("noise-of-any-round", "Noise is the same in all rounds.", Overheard(of_client=SameNoise))
 FEWER_NOISE = mutant("fewer-noise-clients", "T+D clients add noise in place of T+D+1.", FewerNoiseClients())
 
 
@@ -173,6 +217,13 @@ def masked(masking: type[Masking]) -> type[KeyedClient]:
             self.masking = masking(form, params, session, roster, number, identity, entropy)
 
     return Client
+
+
+class SameLane(KeyedClient):
+    """Masks of all chunks are those of the first one."""
+
+    def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:
+        super()._mask(rows, seeds, own_seed, 0)
 
 
 class MissingEdge(Masking):
@@ -224,16 +275,19 @@ class Pairs(Overheard):
 
 
 class NeighbourLess(Overheard):
-    """Each client shares masks with T+D others."""
+    """With drop-outs, each client shares masks with T+D others."""
 
     def degree(self, params: Params) -> int:
         """The degree of the graph of masks."""
-        return params.T + params.dropouts
+        return params.T + max(1, params.dropouts)
 
 
+SAME_LANE = mutant("masks-of-any-chunk", "The masks of all chunks are the same.", Overheard(of_client=SameLane))
 MISSING_EDGE = mutant("missing-edge", "Clients 0 and 1 share no masks.", Overheard(of_client=masked(MissingEdge)))
 NO_SELF_MASKS = mutant("no-self-masks", "Uploads have only the masks of pairs.", Pairs(of_client=masked(NoSelfMasks)))
-NEIGHBOUR_LESS = mutant("one-neighbour-less", "Each client shares masks with T+D others.", NeighbourLess())
+NEIGHBOUR_LESS = mutant(
+    "one-neighbour-less", "With drop-outs, each client shares masks with T+D others in place of T+D+1.", NeighbourLess()
+)
 
 
 class NoPairs(Masking):

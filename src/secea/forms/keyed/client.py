@@ -435,9 +435,7 @@ class KeyedClient(ClientDefaults):
             streams.scale_rows(ring, values, _constant(ring, n.C, own.size))
             ring.add_into(y, values)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
-            masks.add_masks(ring, rows, self.number, seeds, chunk)
-            if own_seed:
-                streams.add_streams(ring, rows, [own_seed], [1], chunk)
+            self._mask(rows, seeds, own_seed, chunk)
             if self.number not in noisy:
                 yield (ring.to_bytes(rows),)
                 continue
@@ -446,6 +444,12 @@ class KeyedClient(ClientDefaults):
             streams.add_noise(ring, e, self.round.noise_seed, chunk, noise)
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
+
+    def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:
+        """Add the masks of a chunk: those with neighbours and, with drop-outs, its own."""
+        masks.add_masks(self.numbers.ring, rows, self.number, seeds, chunk)
+        if own_seed:
+            streams.add_streams(self.numbers.ring, rows, [own_seed], [1], chunk)
 
     def stream(self, kind: IntEnum, sender: int, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
         """Check every slot of a chunk of means, whoever owns it, and read our own."""
