@@ -265,7 +265,7 @@ class Play:
             if len(payload) > body:
                 yield ring.view(payload[body:-SEED_BYTES], count * self.case.checks)
 
-    def _means(self, sent: Sent) -> Iterator[Residues]:
+    def means(self, sent: Sent) -> Iterator[Residues]:
         """A broadcast as a client reads it: rows, and marks of what is empty."""
         ring = self.stage.ring
         for span, payload in zip(self.stage.spans(), sent.broadcast, strict=True):
@@ -286,7 +286,7 @@ class Play:
         """What comes to the coalition from others."""
         if server:
             return [each for one in sent for n in self.case.honest for each in one.uploads[n]]
-        return [each for one in sent for each in self._means(one)]
+        return [each for one in sent for each in self.means(one)]
 
     def theta(self) -> list[Residues]:
         """theta of each slot that has an owner in U: who knows it can call the slot empty."""

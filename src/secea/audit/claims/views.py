@@ -22,8 +22,8 @@ from secea.audit.mutants import views as mutants
 from secea.audit.views import Case, Play, Rows, Sent, Stage, World, admitted
 from secea.errors import ProtocolError
 
-MOST: Final = 2000
-"""Values of rho and alpha, in a thorough run."""
+MOST: Final = 300
+"""Values of rho and alpha in a thorough run: all of them, in small cases."""
 
 
 # -------------------------------------------------------------------------------------------------------------- worlds
@@ -38,7 +38,7 @@ def numbers(case: Case, slot: int, owners: Sequence[int], variant: int) -> dict[
         for n, by in zip(honest[:2], (1, -1), strict=False) if len(honest) > 1 else ():
             given[n] = tuple((x + by) % case.p for x in given[n])
     if variant > 1:
-        given.update({n: tuple((variant * x + n + slot) % case.p for x in given[n]) for n in honest})
+        given.update({n: tuple((variant * x + 2 * n + slot) % case.p for x in given[n]) for n in honest})
     return given
 
 
@@ -85,8 +85,8 @@ def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -
     stage, by_leak = Stage(subject, case), dict[object, list[Mixture]]()
     for each in some:
         play = Play(stage, each)
-        few = (2, 3 if case.inside else None)
-        choices = play.choices(*(few if not subject.thorough else (30, MOST // 30 if case.inside else None)))
+        rhos = None if not case.inside else 30 if subject.thorough else 3
+        choices = play.choices(max(2, MOST // (rhos or (case.p - 1) ** len(play.rho))) if subject.thorough else 2, rhos)
         by_leak.setdefault(admitted(case, each, **who), []).append(play.law(choices, **who))
     for leak, laws in by_leak.items():
         if any(other.law != laws[0].law for other in laws[1:]):
@@ -102,8 +102,8 @@ def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -
 def every(subject: Subject, cases: Sequence[Case], more: Sequence[Case], **who: bool) -> int:
     """Compare the worlds of some cases; in a thorough run of more of them, and all inputs of the smallest."""
     some = [*cases, *more] if subject.thorough else cases
-    tried = sum(compared(subject, case, worlds(case, 40 if subject.thorough else 10), **who) for case in some)
-    smallest = [case for case in some if (case.clients, case.slots, case.dim, len(case.rounds)) == (2, 1, 1, 1)]
+    tried = sum(compared(subject, case, worlds(case, 20 if subject.thorough else 10), **who) for case in some)
+    smallest = [c for c in some if (c.clients, c.slots, c.dim, len(c.rounds), c.own) == (2, 1, 1, 1, ())]
     if subject.thorough:
         tried += sum(compared(subject, case, everything(case), **who) for case in smallest)
     return tried
@@ -128,15 +128,16 @@ def every(subject: Subject, cases: Sequence[Case], more: Sequence[Case], **who: 
 def view_of_the_server(subject: Subject) -> int:
     """Keyed: the server alone sees of rounds which slots have no owner, and nothing else."""
     cases = (
-        Case(2, 1),
+        Case(2, 1, p=7),
         Case(3, 1, slots=2, per_chunk=2),
-        Case(3, 2, slots=2, per_chunk=1, p=7),
-        Case(4, 2, dim=2, rounds=(1, 2)),
+        Case(3, 2, slots=2, per_chunk=1),
+        Case(2, 1, dim=2, rounds=(1, 2)),
+        Case(4, 2),
     )
     more = (
-        Case(2, 1, p=7),
+        Case(2, 1),
         Case(2, 1, slots=3, dim=2, per_chunk=2),
-        Case(4, 1, slots=2, per_chunk=1),
+        Case(4, 1, slots=2, per_chunk=1, p=7),
         Case(4, 3, dim=2, p=7),
         Case(3, 1, slots=2, per_chunk=1, rounds=(1, 2)),
     )
