@@ -76,6 +76,10 @@ def test_every_claim_has_a_mutant_for_each_of_its_forms() -> None:
 
 REQUIRED = """
     fewer-masks uploads-without-masks bare-tables masks-of-any-round row-keys-of-clients names-without-key no-j no-h
+    no-g g-of-any-round no-rho one-rho-for-slots one-rho-for-chunks no-theta no-beta alpha-of-any-round
+    one-alpha-for-checks secrets-of-any-round two-seeds-under-one-h noise-of-any-round fewer-noise-clients
+    one-j-for-slots one-j-for-chunks one-h-for-slots one-h-for-chunks one-theta-for-slots one-theta-for-chunks
+    missing-edge masks-of-any-chunk no-self-masks one-neighbour-less masks-of-words fewer-table-masks bare-ready
     no-fill no-wide-noise no-narrow-noise fill-drawn-anew one-key-for-all-messages identities-not-pinned
     freshness-unchecked no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta
     reused-key-stream union-weight-one union-total-shown contributors-not-proven
@@ -182,7 +186,7 @@ def test_a_mutant_makes_exit_code_1_and_says_what_is_missing_and_what_was_seen()
     code, output = audit("--mutant", "fewer-masks", *QUICK)
     assert code == 1
     assert "Mutant fewer-masks: Each client shares masks with T others in place of T+1." in output
-    assert "graph-of-masks (keyed): T=1, members (0, 1, 2): clients (0,) see more than the sum of the others" in output
+    assert "graph-of-masks (keyed): D=0, T=1, members (0, 1, 2), sum over (0, 1, 2): clients (0,) see more" in output
     assert "The audit objects to this mutant: 1 of 1 claims do not hold." in output
 
 

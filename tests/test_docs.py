@@ -178,7 +178,7 @@ def test_the_page_of_claims_and_mutants_is_what_the_audit_has() -> None:
 
 def test_the_security_page_names_claims_and_tests_that_exist() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    named = {name for name in re.findall(r"`([a-z]+(?:-[a-z0-9]+)+)`", text)}
+    named = set(re.findall(r"`([a-z]+(?:-[a-z0-9]+)+)`", text))
     assert len(named & gathered().keys()) > 20
     assert named <= gathered().keys() | all_mutants().keys() | NOT_CLAIMS
     files = set(re.findall(r"`(tests/test_\w+\.py)`", text))

@@ -1,4 +1,7 @@
-"""Drop-outs under attack: of all uploads only one sum opens, whatever the server says and whoever helps it."""
+"""Drop-outs under attack: of all uploads only one sum opens, whatever the server says and whoever helps it.
+
+Which masks hide what, for every U and every coalition, is a claim of the audit (`graph-of-masks`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,6 @@ from secea.forms.keyed import masking as masking_module
 from secea.forms.keyed import opening as opening_module
 from secea.forms.keyed.client import KeyedClient, Released
 from secea.forms.keyed.masking import Batch, Masking, key_of, pair_of, public_of, seed_of
-from secea.params import Params
 from secea.party import client as client_module
 from secea.party.phases import REST, STOPPED, Agreement, Begin, Common
 from secea.steps import masks, means
@@ -224,91 +226,6 @@ class Stage:
         for n, table in enumerate(self.tables):
             for name, row in zip(table, found[n], strict=True):
                 assert np.abs(row - truth(self.tables, self.everyone, name)).max() < close
-
-
-# ---------------------------------------------------------------------------------------------- what a sum opens: ranks
-
-P = 1_000_003
-
-
-def rank(rows: Sequence[Sequence[int]]) -> int:
-    """Over the integers modulo a prime, exactly."""
-    left, found = [list(row) for row in rows], 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((row for row in left if row[column] % P), None)
-        if pivot is None:
-            continue
-        left.remove(pivot)
-        found += 1
-        inverse = pow(pivot[column], -1, P)
-        for row in left:
-            factor = row[column] * inverse % P
-            for k in range(column, len(row)):
-                row[k] = (row[k] - factor * pivot[k]) % P
-    return found
-
-
-def opens(
-    participants: Sequence[int], U: Sequence[int], coalition: Iterable[int], degree: int, *, self_masks: bool = True
-) -> tuple[int, bool]:
-    """How many independent sums of honest rows open, and whether the sum over U is one of them.
-
-    The server has every upload, late ones too. It knows masks that a member of the coalition shares, self masks of U,
-    and all masks of pairs of whoever is not in U.
-    """
-    honest = [v for v in participants if v not in set(coalition)]
-    near = {v: masks.neighbours(participants, degree, v) for v in participants}
-    unknown: list[tuple[int, ...]] = [(u, v) for u, v in combinations(honest, 2) if v in near[u] and {u, v} <= set(U)]
-    unknown += [(v,) for v in honest if self_masks and v not in U]
-    sign = {(mask, v): 1 if v == mask[0] else -1 for mask in unknown for v in mask}
-    rows = [[sign.get((mask, v), 0) for mask in unknown] for v in honest]
-    total = [sum(row[k] for v, row in zip(honest, rows, strict=True) if v in U) % P for k in range(len(unknown))]
-    return len(honest) - rank(rows), not any(total)
-
-
-def allowed(clients: int) -> list[tuple[int, int]]:
-    """Every (D, T) with drop-outs."""
-    return [(D, T) for D in range(1, clients - 1) for T in range(1, clients - D)]
-
-
-def views(clients: int, D: int, T: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Every set of participants (of seven: all), every U, every coalition."""
-    t = clients - D
-    sizes = range(t, clients + 1) if clients < 6 else [clients]
-    for participants in (p for size in sizes for p in combinations(range(clients), size)):
-        for U in (u for size in range(t, len(participants) + 1) for u in combinations(participants, size)):
-            for coalition in combinations(range(clients), T):
-                yield participants, U, coalition
-
-
-@pytest.mark.parametrize("clients", range(3, 8))
-def test_of_every_view_exactly_the_sum_over_u_opens(clients: int) -> None:
-    seen = 0
-    for D, T in allowed(clients):
-        degree = Keyed().degree(Params(clients=clients, dim=1, dropouts=D, collusion=T))
-        for participants, U, coalition in views(clients, D, T):
-            assert opens(participants, U, coalition, degree) == (1, True), (D, T, participants, U, coalition)
-            seen += 1
-    assert seen == {3: 21, 4: 222, 5: 1695, 6: 2518, 7: 11_438}[clients]
-
-
-@pytest.mark.parametrize("clients", range(3, 7))
-def test_without_self_masks_a_late_upload_opens(clients: int) -> None:
-    for D, T in allowed(clients):
-        late = [
-            opens(range(clients), U, coalition, T + D + 1, self_masks=False)[0]
-            for _, U, coalition in views(clients, D, T)
-            if set(range(clients)) - set(U) - set(coalition)
-        ]
-        assert late
-        assert min(late) > 1
-
-
-@pytest.mark.parametrize("clients", range(4, 8))
-def test_with_one_neighbour_less_than_t_plus_d_plus_1_more_than_the_sum_opens(clients: int) -> None:
-    for D, T in allowed(clients):
-        if clients > T + D + 1:  # else the graph is complete either way
-            assert any(opens(*view, T + D)[0] > 1 for view in views(clients, D, T)), (D, T)
 
 
 # ----------------------------------------------------------------------------------------------------------- Shamir

@@ -60,7 +60,8 @@ class Ring:
         """The number of primes."""
         self.element_bytes = self.size * self.dtype.itemsize
         """The bytes of one element, all primes together."""
-        self._table = ffi.new("uint32_t[]", [] if wide else self.primes)
+        self.table = ffi.new("uint32_t[]", [] if wide else self.primes)
+        """The primes, for a kernel."""
 
     def __repr__(self) -> str:
         return f"Ring({self.primes})"
@@ -81,7 +82,7 @@ class Ring:
         if self.dtype == np.uint64:
             kernel: Callable[..., Any] = getattr(lib, name + "61")
             return kernel
-        return partial(getattr(lib, name + "32"), self._table, self.size)
+        return partial(getattr(lib, name + "32"), self.table, self.size)
 
     def _apart(self, x: Residues, *, write: bool = False) -> tuple[Any, ...]:
         """A vector whose primes may lie apart, for a kernel: where it begins, and from one prime to the next."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from secea.arithmetic.portable import Noise
 __all__ = [
     "BEST",
     "Noise",
+    "Twin",
     "add_noise",
     "add_streams",
     "encode",
@@ -35,20 +36,45 @@ __all__ = [
 BEST: Final[int] = lib.aes_level()
 """The best level of this processor: 0 none (the portable version is used), 1 AES-NI, 2 VAES on 512 bits."""
 
+
+class Twin(Protocol):
+    """What computes without AES instructions: `portable`, or what an audit puts into its place."""
+
+    def add_streams(self, ring: Ring, acc: Residues, keys: Sequence[bytes], signs: Sequence[int], lane: int) -> None:
+        """See the function of this name."""
+
+    def stream(self, ring: Ring, key: bytes, lane: int, *shape: int, nonzero: bool = False) -> Residues:
+        """See the function of this name."""
+
+    def row_streams(self, ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> Residues:
+        """See the function of this name."""
+
+    def add_noise(self, ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -> None:
+        """See the function of this name."""
+
+    @property
+    def encode(self) -> Callable[..., NDArray[np.int64]]:
+        """See the function of this name."""
+
+
 _level = BEST
+_twin: Twin = portable
 
 
 @contextmanager
-def use(level: int) -> Iterator[None]:
-    """Use loops of a lower level than this processor has. For tests and measurements, in one thread."""
-    global _level
+def use(level: int, twin: Twin = portable) -> Iterator[None]:
+    """Use loops of a lower level than this processor has; at level 0 those of `twin`.
+
+    For tests, the audit and measurements, in one thread.
+    """
+    global _level, _twin
     if not 0 <= level <= BEST:
         raise ValueError(f"the level must be from 0 to {BEST}, got {level}")
-    before, _level = _level, level
+    before, (_level, _twin) = (_level, _twin), (level, twin)
     try:
         yield
     finally:
-        _level = before
+        _level, _twin = before
 
 
 def _at(array: NDArray[Any], *, write: bool = False) -> Any:
@@ -62,7 +88,7 @@ def _loop(ring: Ring, name: str, *first: int) -> Callable[..., Any]:
     """The compiled loop of this name for this ring. `first` are its first arguments, such as a level."""
     if ring.dtype == np.uint64:
         return partial(getattr(lib, name + "61"), *first)
-    return partial(getattr(lib, name + "32"), *first, ffi.new("uint32_t[]", ring.primes), ring.size)
+    return partial(getattr(lib, name + "32"), *first, ring.table, ring.size)
 
 
 def _apart(ring: Ring, x: Residues, *, write: bool = False) -> tuple[Any, ...]:
@@ -84,7 +110,7 @@ def add_streams(ring: Ring, acc: Residues, keys: Sequence[bytes], signs: Sequenc
     portable.check_signs(keys, signs)
     portable.check_lane(lane)
     if not _level:
-        return portable.add_streams(ring, acc, keys, signs, lane)
+        return _twin.add_streams(ring, acc, keys, signs, lane)
     if not acc.size:
         return None
     minus = [key for key, sign in zip(keys, signs, strict=True) if sign < 0]
@@ -101,7 +127,7 @@ def stream(ring: Ring, key: bytes, lane: int, *shape: int, nonzero: bool = False
     portable.check_keys([key])
     portable.check_lane(lane)
     if not _level:
-        return portable.stream(ring, key, lane, *shape, nonzero=nonzero)
+        return _twin.stream(ring, key, lane, *shape, nonzero=nonzero)
     out = ring.empty(*shape)
     _loop(ring, "row_streams", _level)(_at(out, write=True), key, 1, math.prod(shape), lane, nonzero)
     return out
@@ -112,7 +138,7 @@ def row_streams(ring: Ring, keys: NDArray[np.uint8], lane: int, length: int) -> 
     portable.check_row_keys(keys)
     portable.check_lane(lane)
     if not _level:
-        return portable.row_streams(ring, keys, lane, length)
+        return _twin.row_streams(ring, keys, lane, length)
     out, packed = ring.empty(len(keys), length), np.ascontiguousarray(keys)
     _loop(ring, "row_streams", _level)(_at(out, write=True), _at(packed), len(keys), length, lane, 0)
     return out
@@ -124,7 +150,7 @@ def add_noise(ring: Ring, acc: Residues, seed: bytes, lane: int, noise: Noise) -
     portable.check_keys([seed])
     portable.check_lane(lane)
     if not _level:
-        return portable.add_noise(ring, acc, seed, lane, noise)
+        return _twin.add_noise(ring, acc, seed, lane, noise)
     if not acc.size:
         return None
     flat = _flat(acc)
@@ -160,7 +186,7 @@ def encode(
     """x * 2^f, rounded, plus a fill that is a keyed function of entity, column and value (see `portable.encode`)."""
     portable.check_fill(matrix, entities, keys, f, s, w, used, step, cap)
     if not _level:
-        return portable.encode(matrix, entities, keys, f, s, w, used, step, cap)
+        return _twin.encode(matrix, entities, keys, f, s, w, used, step, cap)
     out, names = np.empty(matrix.shape, np.int64), np.ascontiguousarray(entities)
     bits, steps = np.ascontiguousarray(used), np.ascontiguousarray(step) + 0.0  # no minus zero
     if not lib.encode_filled(

@@ -4,10 +4,13 @@ The audit's privacy claims use it to show that two worlds look the same to an ad
 uniform field elements is uniform on a coset: an offset plus a linear span. A few more random draws than the coset has
 dimensions reveal all of it, except with a probability of about 2^-60 per dimension. Two worlds look the same exactly if
 their cosets are equal. (That the elements are uniform is checked elsewhere, with statistics: `secea.audit.tails`.)
+
+In a field of a few elements some of what is drawn can be enumerated. The law is then a `Mixture` of cosets.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -20,6 +23,9 @@ from secea.audit import Objection
 
 View: TypeAlias = NDArray[Any]
 """Elements of the field."""
+
+Tiny: TypeAlias = NDArray[np.int64]
+"""Elements of a tiny field."""
 
 SPARE: Final = 4
 
@@ -81,3 +87,85 @@ def same(laws: Sequence[Coset], case: str) -> int:
     if not all(laws[0].same(other) for other in laws[1:]):
         raise Objection(f"{case}: the view is not the same in {len(laws)} worlds with the same inputs and outputs")
     return len(laws)
+
+
+# --------------------------------------------------------------------------------------------------------- tiny fields
+
+
+def reduced(basis: Tiny, points: Tiny, p: int) -> tuple[Tiny, Tiny]:
+    """Of many spans at once the reduced bases, and points modulo them: [batch, rows, n] and [batch, points, n]."""
+    basis, points = basis % p, points % p
+    batch, rows, size = basis.shape
+    rank, inverse = np.zeros(batch, np.int64), np.array([0, *(pow(x, -1, p) for x in range(1, p))])
+    for column in range(size):
+        below = (np.arange(rows) >= rank[:, None]) & (basis[:, :, column] != 0)
+        some = np.flatnonzero(below.any(axis=1))
+        if not some.size:
+            continue
+        at, top = below[some].argmax(axis=1), rank[some]
+        pivot = basis[some, at] * inverse[basis[some, at, column]][:, None] % p
+        basis[some, at] = basis[some, top]
+        for each in (basis, points):
+            which, row = np.nonzero(each[some, :, column])  # few: most elements are 0
+            left = each[some[which], row]
+            each[some[which], row] = (left - left[:, [column]] * pivot[which]) % p
+        basis[some, top] = pivot
+        rank[some] += 1
+    return basis[:, : int(rank.max(initial=0))], points
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A law in a tiny field: for each equally likely choice a uniform coset. What is known may move the coset."""
+
+    p: int
+    spans: Tiny = field(repr=False)
+    """[choices, rows, n], reduced."""
+    points: Tiny = field(repr=False)
+    """[choices, 1 + known, n], modulo the spans: where the coset is, and how each known element moves it."""
+
+    @classmethod
+    def of(cls, p: int, spans: Tiny, points: Tiny) -> Mixture:
+        """From any basis of each span, and any points of the cosets."""
+        return cls(p, *reduced(spans, points, p))
+
+    @property
+    def law(self) -> Counter[bytes]:
+        """Canonical forms with their multiplicities: if these are equal, the laws are."""
+        size = self.points.shape[2]
+        whole = np.zeros((len(self.spans), size, size), np.uint8)
+        whole[:, : self.spans.shape[1]] = self.spans
+        points = self.points.astype(np.uint8)
+        return Counter(a.tobytes() + b.tobytes() for a, b in zip(whole, points, strict=True))
+
+    def free(self, last: int) -> bool:
+        """Whether the last elements are uniform given all others, and given what is known."""
+        pivots = (self.spans != 0).argmax(axis=2)
+        there = self.spans.any(axis=2) & (pivots >= self.points.shape[2] - last)
+        return bool((there.sum(axis=1) == last).all())
+
+    def differs(self, other: Mixture) -> bool:
+        """Whether two laws differ for certain, given that all known elements are 0.
+
+        Coordinates that no draw moves tell cosets apart. Among those that agree in them, each coset is one point modulo
+        all their directions.
+        """
+        if self.points.shape[2] != other.points.shape[2]:
+            return True
+        fixed = ~(self.spans.any(axis=(0, 1)) | other.spans.any(axis=(0, 1)))
+        groups: dict[bytes, tuple[list[int], list[int]]] = {}
+        for which, mixed in enumerate((self, other)):
+            for k, point in enumerate(mixed.points[:, 0, fixed]):
+                groups.setdefault(point.tobytes(), ([], []))[which].append(k)
+        return any(self._apart(mine, other, theirs) for mine, theirs in groups.values())
+
+    def _apart(self, mine: list[int], other: Mixture, theirs: list[int]) -> bool:
+        """Whether some cosets of each differ, modulo all their directions."""
+        if len(mine) != len(theirs):
+            return True
+        size = self.points.shape[2]
+        every = [mixed.spans[some].reshape(-1, size) for mixed, some in ((self, mine), (other, theirs))]
+        whole = np.unique(np.concatenate(every), axis=0)[None]
+        _, points = reduced(whole, np.concatenate([self.points[mine, 0], other.points[theirs, 0]])[None], self.p)
+        rows = [point.tobytes() for point in points[0]]
+        return Counter(rows[: len(mine)]) != Counter(rows[len(mine) :])

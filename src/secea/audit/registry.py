@@ -8,12 +8,24 @@ from typing import Final
 
 from secea.audit import KEYED, PAILLIER, Claim, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.claims import common, counts, derivations, paillier, paillier_attacks, restarts, specified
+from secea.audit.claims import (
+    common,
+    counts,
+    derivations,
+    masks,
+    paillier,
+    paillier_attacks,
+    restarts,
+    specified,
+    views,
+)
 from secea.audit.claims import keyed as keyed_claims
 from secea.forms.paillier import Paillier
 
 MODULES: Final[tuple[ModuleType, ...]] = (
     keyed_claims,
+    views,
+    masks,
     specified,
     derivations,
     restarts,

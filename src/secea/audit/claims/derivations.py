@@ -24,6 +24,7 @@ from secea.audit.derivations import Trace, Use, traced
 from secea.audit.laws import Coset
 from secea.audit.mutants import derivations as mutants
 from secea.audit.mutants import keyed as keyed_mutants
+from secea.audit.mutants import views
 from secea.audit.tails import kolmogorov
 from secea.errors import SERVER, FederationError, RoundLost, party
 from secea.forms.keyed.client import KeyedClient
@@ -226,7 +227,7 @@ def _opens_only(what: str, uses: Iterable[tuple[Place, Use]], sums: Mapping[Plac
     KEYED,
     mutants=(
         keyed_mutants.FEWER_MASKS, keyed_mutants.NO_MASKS, keyed_mutants.BARE_TABLES, keyed_mutants.SAME_MASKS,
-        mutants.LISTED_MASKS, mutants.SHARED_MASKS, mutants.ONE_LANE, mutants.KEPT_MASKS, mutants.NO_SELF_MASK,
+        mutants.LISTED_MASKS, mutants.SHARED_MASKS, views.SAME_LANE, mutants.KEPT_MASKS, mutants.NO_SELF_MASK,
         mutants.LOW_THRESHOLD, mutants.BOTH_SHARES,
     ),
 )  # fmt: skip
@@ -478,8 +479,8 @@ def stretches_once(subject: Subject) -> int:
     "record",
     KEYED,
     mutants=(
-        keyed_mutants.SAME_MASKS, mutants.ONE_LANE, mutants.KEPT_MASKS, mutants.ONE_PAD, mutants.ONE_ALPHA,
-        mutants.ONE_J, mutants.ONE_NOISE, mutants.KEPT_NOISE, mutants.KEPT_ROWS, mutants.ONE_KEY_FOR_TWO,
+        keyed_mutants.SAME_MASKS, views.SAME_LANE, mutants.KEPT_MASKS, views.H_OF_CHUNKS, views.SAME_ALPHA,
+        views.J_OF_CHUNKS, mutants.ONE_NOISE, views.SAME_NOISE, views.SAME_G, mutants.ONE_KEY_FOR_TWO,
     ),
 )  # fmt: skip
 def key_streams_once(subject: Subject) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -14,14 +13,11 @@ from secea.arithmetic.field import M61
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.keyed import Coalition, Listening
 from secea.audit.claims.counts import form_of
-from secea.audit.laws import Coset
 from secea.audit.mutants import keyed as mutants
 from secea.audit.tails import judge
 from secea.errors import ProtocolError
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
-from secea.params import Params
-from secea.steps import masks
 from secea.table import as_table
 from secea.testing import Watch
 
@@ -96,29 +92,6 @@ def only_the_sum_opens(subject: Subject) -> int:
                 raise Objection(f"N={clients}, T={collusion}: the {what} of clients {min(fewer)} open by themselves")
             assert opened, "the attack sees nothing, not even what is admitted"
     return len(coalitions(subject))
-
-
-@claim("exact view", KEYED, mutants=(mutants.FEWER_MASKS, mutants.NO_MASKS))
-def graph_of_masks(subject: Subject) -> int:
-    """Keyed: masks that the server and any T clients do not know hide all of the others' uploads but their sum."""
-    form, cases = form_of(subject), 0
-    for N in range(3, 8 if subject.thorough else 7):
-        for T in range(1, N):
-            params = Params(N, 1, T)
-            fewest = form.fewest(form.checked(params))
-            for members in (some for size in range(fewest, N + 1) for some in combinations(range(N), size)):
-                near = {n: masks.neighbours(members, form.degree(params), n) for n in members}
-                for coalition in combinations(members, min(T, len(members) - 2)):
-                    honest = [n for n in members if n not in coalition]
-                    span = Coset(np.zeros(len(honest), object))
-                    for one, other in ((n, v) for n in honest for v in near[n] if v in honest):
-                        span.add(np.array([(w == one) - (w == other) for w in honest], object))
-                    cases += 1
-                    if len(span.rows) < len(honest) - 1:
-                        raise Objection(
-                            f"T={T}, members {members}: clients {coalition} see more than the sum of the others"
-                        )
-    return cases
 
 
 @claim("attack", KEYED, mutants=(mutants.NO_MASKS,))

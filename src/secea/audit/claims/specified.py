@@ -10,7 +10,7 @@ import numpy as np
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
-from secea.audit.mutants import derivations, keyed
+from secea.audit.mutants import derivations, keyed, views
 from secea.audit.mutants import specified as mutants
 from secea.audit.specified import Table, differs, recorded
 from secea.audit.standing import standing_in
@@ -42,7 +42,7 @@ def _tables(clients: int) -> list[Table]:
     KEYED,
     mutants=(
         mutants.LIST_NOT_BOUND, mutants.HALF_THE_LIST, keyed.NO_FILL, keyed.NO_WIDE, derivations.ONE_PART,
-        derivations.KEPT_ROWS, derivations.ONE_ALPHA, mutants.STALE_FILL,
+        views.SAME_G, views.SAME_ALPHA, mutants.STALE_FILL,
     ),
 )  # fmt: skip
 def as_specified(subject: Subject) -> int:

@@ -9,11 +9,10 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.ristretto import ORDER, scalar_bytes, scalar_of
-from secea.arithmetic.streams import Noise, add_noise, add_streams, stream
+from secea.arithmetic.streams import Noise, add_noise
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both, connected
@@ -23,13 +22,12 @@ from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import Numbers
-from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
+from secea.forms.keyed.shared import RoundSecrets
 from secea.forms.keyed.tables import Tables
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
-from secea.steps.masks import add_masks, pair_seed, self_seed, shares
-from secea.steps.means import Secrets
+from secea.steps.masks import pair_seed, self_seed, shares
 from secea.steps.oprf import Blinding
 from secea.steps.union import Words, tags_of_keys
 from secea.table import Name
@@ -54,10 +52,6 @@ def of_client(name: str, missing: str, client: type[KeyedClient]) -> Mutant:
 
 def _listed(pair_key: bytes, context: bytes, q: int) -> bytes:
     return expand(context, "mask", b"%d" % q)
-
-
-def _of_any_lane(ring: Ring, rows: Residues, me: int, seeds: Mapping[int, bytes], lane: int) -> None:
-    add_masks(ring, rows, me, seeds, 0)
 
 
 class SharedMasks(KeyedClient):
@@ -139,7 +133,6 @@ LISTED_MASKS = replaced(
     "masks-from-the-list", "Masks are keyed by the public digest of the union.", {pair_seed: _listed}
 )
 SHARED_MASKS = of_client("masks-from-the-secret", "Every client can make the masks of all pairs.", SharedMasks)
-ONE_LANE = replaced("one-lane-for-all-chunks", "The masks of all chunks are the same.", {add_masks: _of_any_lane})
 KEPT_MASKS = Mutant(
     "masks-of-an-earlier-union",
     "Clients keep their keys for masks, and masks do not depend on the union.",
@@ -226,12 +219,7 @@ class ListedRows(KeyedClient):
         return after
 
 
-def _of_any_round(ring: Ring, keys: NDArray[np.uint8], q: int, dim: int) -> Residues:
-    return rows_under_keys(ring, keys, 0, dim)
-
-
 LISTED_ROWS = of_client("row-keys-from-tags", "The key of a row comes from numbers that the server chose.", ListedRows)
-KEPT_ROWS = replaced("rows-of-any-round", "Rows of all rounds are under the same G.", {rows_under_keys: _of_any_round})
 
 
 # ------------------------------------------------------------------------------------------------------ shared streams
@@ -355,39 +343,6 @@ SESSION_TAGS = of_client("tags-of-the-session", "Tags are keyed by the public ha
 # ----------------------------------------------------------------------------------------------------------------- once
 
 
-class OnePad(RoundSecrets):
-    """The pads of all chunks are the same."""
-
-    def pads(self, client: int, chunk: int, rows: int) -> tuple[Residues, ...]:
-        """Those of the first."""
-        return super().pads(client, 0, rows)
-
-    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
-        """With the pads of the first."""
-        H = tuple(self.ring.zeros(rows) for _ in range(self.checks))
-        for k, total in enumerate(H):
-            keys = [self.key("H", w, k) for w in noise_clients]
-            add_streams(self.ring, total, keys, [1] * len(keys), 0)
-        return replace(super().of(chunk, rows, ()), H=H)
-
-
-class OneJ(RoundSecrets):
-    """J of all chunks is the same."""
-
-    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
-        """With J of the first."""
-        J = tuple(stream(self.ring, self.key("J", k), 0, rows) for k in range(self.checks))
-        return replace(super().of(chunk, rows, noise_clients), J=J)
-
-
-class OneAlpha(RoundSecrets):
-    """alpha of all rounds is the same."""
-
-    def key(self, name: str, *of: int) -> bytes:
-        """The key of one stream."""
-        return replace(self, q=0).key(name, *of) if name == "alpha" and self.q else super().key(name, *of)
-
-
 class ThetaIsJ(RoundSecrets):
     """theta and J are the same."""
 
@@ -400,27 +355,10 @@ def _noise_of_any_lane(ring: Ring, acc: Residues, seed: bytes, lane: int, noise:
     add_noise(ring, acc, seed, 0, noise)
 
 
-class KeptNoise(KeyedClient):
-    """Has one seed of noise for all rounds."""
-
-    _before = b""
-
-    def enter(self, at: Agreement) -> None:
-        """Take the seed of the round before."""
-        super().enter(at)
-        if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
-            self._before = self._before or self.round.noise_seed
-            self.round = replace(self.round, noise_seed=self._before)
-
-
-ONE_PAD = mutant("one-pad-for-all-chunks", "The pads H of all chunks are the same.", checking(OnePad))
-ONE_J = mutant("one-j-for-all-chunks", "J is the same in all chunks.", checking(OneJ))
-ONE_ALPHA = mutant("one-alpha-for-all-rounds", "alpha is the same in all rounds.", checking(OneAlpha))
 ONE_KEY_FOR_TWO = mutant("theta-is-j", "theta and J come from one key.", checking(ThetaIsJ))
 ONE_NOISE = replaced(
     "one-noise-for-all-chunks", "The noise of all chunks is the same.", {add_noise: _noise_of_any_lane}
 )
-KEPT_NOISE = of_client("noise-of-any-round", "A client has one seed of noise for all rounds.", KeptNoise)
 
 
 class OneLaneOfKeys(KeyStream):

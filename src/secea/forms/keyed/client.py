@@ -412,6 +412,11 @@ class KeyedClient(ClientDefaults):
         kept: NDArray[np.int64] = own.start + np.flatnonzero(self.round.kept[self.union.order[own]])
         return kept
 
+    def _under_keys(self, own: slice | NDArray[np.int64], at: Agreement) -> Residues:
+        """G of some of its own entities."""
+        assert self.union is not None
+        return rows_under_keys(self.numbers.ring, self.union.keys[own], at.round, self.params.dim)
+
     def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """Its rows under masks, chunk by chunk; a noise client adds its columns and its seed."""
         assert self.round is not None
@@ -425,14 +430,12 @@ class KeyedClient(ClientDefaults):
             span = layout.span(chunk)
             count, own = span.stop - span.start, self._kept(self._own(span))
             shared = drawn.of(chunk, count, ())
-            y = rows_under_keys(ring, self.union.keys[own], at.round, params.dim)
+            y = self._under_keys(own, at)
             values = ring.reduce(self.round.values[self.union.order[own]])
             streams.scale_rows(ring, values, _constant(ring, n.C, own.size))
             ring.add_into(y, values)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
-            masks.add_masks(ring, rows, self.number, seeds, chunk)
-            if own_seed:
-                streams.add_streams(ring, rows, [own_seed], [1], chunk)
+            self._mask(rows, seeds, own_seed, chunk)
             if self.number not in noisy:
                 yield (ring.to_bytes(rows),)
                 continue
@@ -441,6 +444,12 @@ class KeyedClient(ClientDefaults):
             streams.add_noise(ring, e, self.round.noise_seed, chunk, noise)
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
+
+    def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:
+        """Add the masks of a chunk: those with neighbours and, with drop-outs, its own."""
+        masks.add_masks(self.numbers.ring, rows, self.number, seeds, chunk)
+        if own_seed:
+            streams.add_streams(self.numbers.ring, rows, [own_seed], [1], chunk)
 
     def stream(self, kind: IntEnum, sender: int, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
         """Check every slot of a chunk of means, whoever owns it, and read our own."""
@@ -472,7 +481,7 @@ class KeyedClient(ClientDefaults):
         own = self._own(span)
         slots = self.union.slots[own] - span.start
         x = np.ascontiguousarray(rows[:, slots, : params.dim])
-        ring.subtract_into(x, rows_under_keys(ring, self.union.keys[own], at.round, params.dim))
+        ring.subtract_into(x, self._under_keys(own, at))
         found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
         inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most

@@ -1,0 +1,376 @@
+"""Claims about the form "keyed": what every coalition sees, exactly, in fields of a few elements (`secea.audit.views`).
+
+Worlds with the same admitted values must have the same law. Where these values differ the laws must differ for certain,
+otherwise the check would be blind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import combinations, product
+from typing import Final
+
+import numpy as np
+
+from secea.arithmetic.field import Residues
+from secea.audit import KEYED, Objection, Subject, claim
+from secea.audit.laws import Mixture, Tiny, reduced
+from secea.audit.mutants import keyed as known_mutants
+from secea.audit.mutants import views as mutants
+from secea.audit.views import Case, Play, Rows, Sent, Stage, World, admitted
+from secea.errors import ProtocolError
+
+MOST: Final = 300
+"""Values of rho and alpha in a thorough run: all of them, in small cases."""
+
+
+# -------------------------------------------------------------------------------------------------------------- worlds
+
+
+def numbers(case: Case, slot: int, owners: Sequence[int], variant: int) -> dict[int, tuple[int, ...]]:
+    """Each owner's numbers in a slot. Of the first three variants two have the same sum."""
+    every = range(case.dim)
+    given = {n: tuple(1 + j for j in every) for n in owners}
+    honest = [n for n in owners if n not in case.inside]
+    if variant == 1:
+        for n, by in zip(honest[:2], (1, -1), strict=False) if len(honest) > 1 else ():
+            given[n] = tuple((x + by) % case.p for x in given[n])
+    if variant > 1:
+        given.update({n: tuple((variant * x + 2 * n + slot) % case.p for x in given[n]) for n in honest})
+    return given
+
+
+def world(case: Case, owners: Sequence[Sequence[int]], variants: Sequence[int]) -> World:
+    """A world with these honest owners of each slot, and these numbers in each round."""
+    rounds = []
+    for variant in variants:
+        rows: list[dict[int, tuple[int, ...]]] = [{} for _ in range(case.clients)]
+        for slot, some in enumerate(owners):
+            inside = case.inside if slot in case.own else ()
+            for n, row in numbers(case, slot, [*some, *inside], variant).items():
+                rows[n][slot] = row
+        rounds.append(tuple(rows))
+    return tuple(rounds)
+
+
+def worlds(case: Case, most: int) -> Iterator[World]:
+    """Everybody owns what it may own, as often as `most` allows; each with a few choices of numbers."""
+    each = [some for size in range(len(case.honest) + 1) for some in combinations(case.honest, size)]
+    patterns = list(product(each, repeat=case.slots))
+    if len(patterns) > most:
+        rng, one = np.random.default_rng(case.clients), [() if i else each[1] for i in range(case.slots)]
+        few = [patterns[i] for i in sorted(rng.choice(len(patterns), most - 3, replace=False))]
+        patterns = list(dict.fromkeys([patterns[0], tuple(one), tuple(reversed(one)), *few]))
+    again = len(case.rounds) - 1
+    for owners in patterns:
+        for variants in ((0,) * (again + 1), (1,) * (again + 1), (0,) * again + (2,)):
+            yield world(case, owners, variants)
+
+
+def everything(case: Case) -> Iterator[World]:
+    """All inputs of one round of two clients."""
+    rows: list[Rows] = [{}, *({0: (x,)} for x in range(case.p))]
+    inside = {n: [{0: (1,)} if case.own else {}] for n in case.inside}
+    for each in product(*(inside.get(n, rows) for n in range(case.clients))):
+        yield (tuple(each),)
+
+
+def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -> int:
+    """How many worlds were compared. An `Objection` if a coalition tells apart two that are the same to it.
+
+    `who`: whether the `server` conspires, and whether the coalition knows all `noise`.
+    """
+    stage, by_leak = Stage(subject, case), dict[object, list[Mixture]]()
+    for each in some:
+        play = Play(stage, each)
+        rhos = None if not case.inside else 30 if subject.thorough else 3
+        choices = play.choices(max(2, MOST // (rhos or (case.p - 1) ** len(play.rho))) if subject.thorough else 2, rhos)
+        by_leak.setdefault(admitted(case, each, **who), []).append(play.law(choices, **who))
+    for leak, laws in by_leak.items():
+        if any(other.law != laws[0].law for other in laws[1:]):
+            seen = "with the server" if who["server"] else "without the server"
+            raise Objection(f"{case}, {seen}: more is seen than what is admitted, which is {leak}")
+    firsts = [laws[0] for laws in by_leak.values()]
+    assert max(map(len, by_leak.values())) > 1, "nothing was compared"
+    assert len(firsts) > 1, "nothing is admitted"
+    assert all(one.differs(two) for one, two in combinations(firsts, 2)), "the check does not see what is admitted"
+    return sum(map(len, by_leak.values()))
+
+
+def every(subject: Subject, cases: Sequence[Case], more: Sequence[Case], **who: bool) -> int:
+    """Compare the worlds of some cases; in a thorough run of more of them, and all inputs of the smallest."""
+    some = [*cases, *more] if subject.thorough else cases
+    tried = sum(compared(subject, case, worlds(case, 20 if subject.thorough else 10), **who) for case in some)
+    smallest = [c for c in some if (c.clients, c.slots, c.dim, len(c.rounds), c.own) == (2, 1, 1, 1, ())]
+    if subject.thorough:
+        tried += sum(compared(subject, case, everything(case), **who) for case in smallest)
+    return tried
+
+
+# -------------------------------------------------------------------------------------------------------------- rounds
+
+
+@claim(
+    "exact view",
+    KEYED,
+    mutants=(
+        mutants.NO_G,
+        mutants.NO_RHO,
+        mutants.RHO_OF_SLOTS,
+        mutants.RHO_OF_CHUNKS,
+        mutants.SAME_LANE,
+        known_mutants.NO_MASKS,
+        known_mutants.SAME_MASKS,
+    ),
+)
+def view_of_the_server(subject: Subject) -> int:
+    """Keyed: the server alone sees of rounds which slots have no owner, and nothing else."""
+    cases = (
+        Case(2, 1, p=7),
+        Case(3, 1, slots=2, per_chunk=2),
+        Case(3, 2, slots=2, per_chunk=1),
+        Case(2, 1, dim=2, rounds=(1, 2)),
+        Case(4, 2),
+    )
+    more = (
+        Case(2, 1),
+        Case(2, 1, slots=3, dim=2, per_chunk=2),
+        Case(4, 1, slots=2, per_chunk=1, p=7),
+        Case(4, 3, dim=2, p=7),
+        Case(3, 1, slots=2, per_chunk=1, rounds=(1, 2)),
+    )
+    return every(subject, cases, more, server=True)
+
+
+@claim(
+    "exact view",
+    KEYED,
+    mutants=(
+        mutants.NO_G,
+        mutants.SAME_G,
+        mutants.MISSING_EDGE,
+        known_mutants.FEWER_MASKS,
+        known_mutants.NO_MASKS,
+        known_mutants.SAME_MASKS,
+    ),
+)
+def view_of_server_and_clients(subject: Subject) -> int:
+    """Keyed: the server and T clients see how many others own a slot, of own slots the others' sum, nothing else."""
+    cases = (
+        Case(2, 1, inside=(1,)),
+        Case(2, 1, inside=(0,), own=(0,), p=7),
+        Case(3, 1, slots=2, per_chunk=1, inside=(2,), own=(1,), rounds=(1, 3)),
+        Case(3, 2, dim=2, inside=(0, 2), own=(0,)),
+        Case(4, 1, inside=(2,), rounds=(2,)),
+        Case(4, 2, slots=2, per_chunk=2, inside=(1, 3), own=(0,)),
+    )
+    more = (
+        Case(2, 1, slots=3, dim=2, per_chunk=2, inside=(1,), own=(0, 2), p=7),
+        Case(3, 1, inside=(2,), rounds=(1, 2, 3)),
+        Case(3, 1, inside=(0,), own=(0,), p=7),
+        Case(4, 3, slots=2, inside=(0, 1, 3), own=(1,), p=7),
+        Case(4, 2, dim=2, inside=(0, 3), own=(0,), rounds=(1, 2)),
+    )
+    return every(subject, cases, more, server=True)
+
+
+@claim("exact view", KEYED, mutants=(mutants.NO_G, mutants.FEWER_NOISE, mutants.SAME_NOISE))
+def view_of_clients(subject: Subject) -> int:
+    """Keyed: T clients see which slots have no owner, and means of own slots under the noise of somebody else.
+
+    With all noise known they would see the means of their own slots, and of other slots still nothing.
+    """
+    cases = (
+        Case(2, 1, inside=(1,)),
+        Case(2, 1, slots=2, inside=(0,), own=(1,), rounds=(1, 2)),
+        Case(3, 1, slots=2, per_chunk=1, inside=(1,), own=(0,)),
+        Case(4, 2, slots=2, dim=2, inside=(1, 2), own=(0,)),
+    )
+    more = (
+        Case(3, 2, slots=2, inside=(0, 2), own=(1,), p=7, rounds=(1, 2)),
+        Case(4, 1, slots=2, inside=(2,), own=(0,), rounds=(1, 2, 3)),
+        Case(4, 3, slots=3, inside=(0, 1, 2), own=(0, 2)),
+    )
+    few = [case for case in (*cases[2:], *(more if subject.thorough else ())) if len(case.rounds) == 1]
+    return every(subject, cases, more, server=False) + every(subject, few[:1], few[1:], server=False, noise=True)
+
+
+@claim("exact view", KEYED, mutants=(mutants.NO_SELF_MASKS, mutants.MISSING_EDGE, mutants.NO_G))
+def view_with_drop_outs(subject: Subject) -> int:
+    """Keyed: if clients vanish and their uploads come late, the server and T clients see only what U tells."""
+    cases = (
+        Case(3, 1, 1, vanish=(2,)),
+        Case(4, 1, 1, inside=(1,), own=(0,), vanish=(3,)),
+        Case(6, 1, 2, p=7, inside=(4,), vanish=(2, 5), rounds=(2,)),
+    )
+    more = (
+        Case(4, 2, 1, slots=2, per_chunk=1, inside=(0, 3), own=(1,), vanish=(2,)),
+        Case(4, 2, 1, inside=(0, 3), vanish=(3,)),
+        Case(5, 2, 1, p=7, inside=(0, 2), own=(0,), rounds=(1, 2)),
+        Case(7, 1, 2, p=11, inside=(3,), own=(0,), vanish=(1, 6), rounds=(3,)),
+    )
+    return every(subject, cases, more, server=True)
+
+
+# ------------------------------------------------------------------------------------------------------ wrong means
+
+
+CHECKED: Final = (
+    known_mutants.NO_J,
+    known_mutants.NO_H,
+    mutants.NO_THETA,
+    mutants.NO_BETA,
+    mutants.TWO_SEEDS,
+    mutants.J_OF_SLOTS,
+    mutants.J_OF_CHUNKS,
+    mutants.H_OF_SLOTS,
+    mutants.H_OF_CHUNKS,
+    mutants.THETA_OF_SLOTS,
+    mutants.THETA_OF_CHUNKS,
+    mutants.SAME_SECRETS,
+)
+
+
+@claim("exact view", KEYED, mutants=CHECKED)
+def secrets_of_the_check(subject: Subject) -> int:
+    """Keyed: the server alone learns nothing of alpha, nor of theta of a slot that has an owner, from uploads.
+
+    So a row other than the right one passes for one alpha in p, and a false "empty" for one theta in p.
+    """
+    cases = [
+        Case(2, 1, sends=2),
+        Case(3, 1, slots=2, per_chunk=2),
+        Case(3, 1, slots=2, per_chunk=1),
+        Case(3, 1, 1, vanish=(2,)),
+        Case(2, 1, p=3, checks=2),
+        Case(2, 1, rounds=(1, 2)),
+    ]
+    if subject.thorough:
+        cases += [Case(2, 1, p=7, dim=2, sends=2), Case(4, 2, slots=2, dim=2), Case(2, 1, p=7, rounds=(1, 2))]
+    tried = 0
+    for case in cases:
+        stage = Stage(subject, case)
+        for owners in ([(0, 1)] * case.slots, [(0,), *[()] * (case.slots - 1)]):
+            play = Play(stage, world(case, owners, [0] * len(case.rounds)))
+            choices, size = play.choices(case.p ** len(play.alpha)), (case.p - 1) ** len(play.rho)
+            laws = [
+                play.law(choices[k : k + size], server=True, alpha=False, theta=True)
+                for k in range(0, len(choices), size)
+            ]
+            if any(other.law != laws[0].law for other in laws[1:]):
+                raise Objection(f"{case}: what the server sees depends on alpha, so it can forge means")
+            if not all(each.free(sum(part.shape[1] for part in play.theta())) for each in laws):
+                raise Objection(f"{case}: the server knows something of theta, so it can call a slot empty")
+            tried += len(choices)
+    return tried
+
+
+@claim("exact view", KEYED, mutants=(mutants.SAME_ALPHA, mutants.ONE_ALPHA))
+def lies_in_two_rounds(subject: Subject) -> int:
+    """Keyed: a shifted mean passes a check for one alpha in p, and no more often if one passed in the round before."""
+    tried = 0
+    cases = Case(2, 1, rounds=(1, 2)), Case(2, 1, p=3, checks=2, rounds=(1, 2)), Case(3, 2, p=7, rounds=(1, 2))
+    for case in cases if subject.thorough else cases[:2]:
+        stage, rng, chance = Stage(subject, case), np.random.default_rng(11), case.p**case.checks
+        play = Play(stage, world(case, [(0, 1)], (0, 2)))
+        stage.server.change = partial(_shifted, case)
+        passed: Counter[tuple[bool, ...]] = Counter()
+        for alpha in product(range(case.p), repeat=len(play.alpha)):
+            values = rng.integers(1, case.p, (1, play.draws.size)).astype(np.uint8)
+            values[:, play.alpha] = alpha
+            passed[tuple(_taken(play, each) for each in play.sent(values))] += 1
+        first = passed[True, True] + passed[True, False]
+        if first * chance != passed.total():
+            raise Objection(
+                f"{case}: a shifted mean passes for {first} of {passed.total()} alphas, not one in {chance}"
+            )
+        if passed[True, True] * chance != first:
+            raise Objection(f"{case}: a lie that passed passes again for {passed[True, True]} of {first} alphas")
+        tried += passed.total()
+    return tried
+
+
+def _shifted(case: Case, total: Residues) -> None:
+    """One more in the mean, and in each check as if alpha were 2."""
+    K = total[:, :, case.dim + case.checks].copy()
+    total[:, :, 0] = (total[:, :, 0] + K) % case.p
+    for k in range(case.dim, case.dim + case.checks):
+        total[:, :, k] = (total[:, :, k] + 2 * K) % case.p
+
+
+def _taken(play: Play, sent: Sent) -> bool:
+    """Whether client 0 takes a broadcast."""
+    try:
+        play.judge(0, sent)
+    except ProtocolError:
+        return False
+    return True
+
+
+@claim("exact view", KEYED, mutants=(mutants.WRAPPING, mutants.NO_RHO, mutants.NO_G))
+def sums_in_the_field(subject: Subject) -> int:
+    """Keyed: the sum that the server opens is one of field elements: by itself it shows only whether a slot is empty.
+
+    Every value of all that moves the sum is enumerated.
+    """
+    tried = 0
+    for case in (Case(2, 1), *((Case(3, 1), Case(2, 1, p=7)) if subject.thorough else ())):
+        stage, laws = Stage(subject, case), dict[object, list[Counter[bytes]]]()
+        for each in everything(case) if case.clients == 2 else worlds(case, 8):
+            play = Play(stage, each)
+            values = play.every(play.moving())
+            (sums,) = (one for sent in play.sent(values) for one in sent.sums)
+            law = Counter(row.tobytes() for row in sums)
+            laws.setdefault(admitted(case, each, server=True), []).append(law)
+            tried += len(values)
+        for leak, found in laws.items():
+            if any(other != found[0] for other in found[1:]):
+                raise Objection(f"{case}: sums show more than what is admitted, which is {leak}")
+        assert len(laws) > 1, "nothing is admitted"
+    return tried
+
+
+# --------------------------------------------------------------------------------------------------------- enumeration
+
+
+@claim("exact view", KEYED, mutants=(mutants.NO_G, known_mutants.NO_MASKS))
+def views_by_enumeration(subject: Subject) -> int:
+    """Keyed: the same is seen if every value of everything that is drawn is played: two clients, one number modulo 3.
+
+    For each rho and alpha, or in a quick run for one of them; the law that linear algebra gives must be the same.
+    """
+    tried = 0
+    for case, owners in ((Case(2, 1, p=3), ((0,), (1,))), (Case(2, 1, p=3, inside=(1,)), ((0,), (0,)))):
+        stage, laws = Stage(subject, case), []
+        for some, variant in zip(owners, (0, 2), strict=True):
+            play = Play(stage, world(case, [some], [variant]))
+            choices = play.choices(*((3, None) if subject.thorough else (1, 1)))
+            laws.append(np.sort(np.concatenate([_enumerated(play, choice) for choice in choices])))
+            tried += laws[-1].size
+        if not np.array_equal(laws[0], laws[1]):
+            raise Objection(f"{case}: two worlds look different in which the same is admitted")
+    return tried
+
+
+def _enumerated(play: Play, choice: Tiny) -> Tiny:
+    """What the server and the clients inside see in each draw, as a number, given rho and alpha.
+
+    An error if it is not uniform on the coset that linear algebra gives.
+    """
+    p, chosen = play.case.p, [*play.rho, *play.alpha]
+    moving = [each for each in play.known(server=True) if each not in chosen]
+    values = play.every([each for each in range(play.draws.size) if each not in chosen])
+    values[:, chosen] = choice
+    seen = np.concatenate(play.seen(play.sent(values), server=True), axis=1).astype(np.int64)
+    known, size = values[:, moving].astype(np.int64), seen.shape[1]
+    law = play.law(choice[None], server=True)
+    points = (seen - known @ law.points[0, 1:, :size] - law.points[0, 0, :size]) % p
+    _, some = np.unique(points @ p ** np.arange(size), return_index=True)
+    _, left = reduced(law.spans[:, :, :size], points[None, some], p)
+    whole: Tiny = np.concatenate([seen, known], axis=1) @ p ** np.arange(size + len(moving))
+    often = len(values) // p ** int(law.spans.any(axis=2).sum() + len(moving))
+    assert not left.any(), "what was played is not in the coset"
+    assert (np.unique(whole, return_counts=True)[1] == often).all(), "what was played is not uniform on the coset"
+    return whole
