@@ -17,14 +17,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.field import M61
 from secea.arithmetic.ristretto import ORDER
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
 from secea.audit.derivations import Trace, Use, traced
 from secea.audit.laws import Coset
+from secea.audit.mutants import common, views
 from secea.audit.mutants import derivations as mutants
 from secea.audit.mutants import keyed as keyed_mutants
-from secea.audit.mutants import views
 from secea.audit.tails import kolmogorov
 from secea.errors import SERVER, FederationError, RoundLost, party
 from secea.forms.keyed.client import KeyedClient
@@ -112,6 +113,8 @@ def _note(life: Life, parties: Parties) -> None:
 
 def _round(life: Life, parties: Parties, tables: Tables) -> None:
     members = parties.server.at.members
+    if not parties.server.part.prepared(parties.server.at):
+        parties.exchange.run(parties.session.form.prepare_phase, members)
     parties.round([table if n in members else None for n, table in enumerate(tables)])
     _note(life, parties)
 
@@ -146,8 +149,8 @@ def _live(subject: Subject, clients: int, collusion: int, dropouts: int, inside:
         life = Life(trace, clients, dropouts, inside, {n: each.secret for n, each in parties.identities.items()})
         _dealt_in_vain(parties, clients - 2)
         parties.setup()
-        _round(life, parties, tables[0])
-        _round(life, parties, tables[1])
+        for table in (*tables[:2], *tables[:2]):
+            _round(life, parties, table)
         _interrupted(life, parties, tables[2], clients - 1)
         _round(life, parties, tables[3])
         parties.restart(0)
@@ -257,7 +260,7 @@ def masks_of_others(subject: Subject) -> int:
     return cases
 
 
-@claim("record", KEYED, mutants=(mutants.LISTED_WORDS, mutants.SAME_WORDS))
+@claim("record", KEYED, mutants=(mutants.LISTED_WORDS, mutants.SAME_WORDS, mutants.SHORT_WORDS))
 def words_of_others(subject: Subject) -> int:
     """Keyed: the server and T clients do not learn whose entities changed: numbers that they lack hide who says so.
 
@@ -280,6 +283,8 @@ def words_of_others(subject: Subject) -> int:
             if len(span.rows) < len(life.honest) - 1:
                 raise Objection("the server and T clients see which of the others' entities changed")
             cases += 1
+        words = [int.from_bytes(text[-8:], "little") for _, c, text in life.trace.sealed if c.kind is Kind.READY]
+        kolmogorov("words whether entities changed", np.array([min(x, M61 - x) for x in words]) / (M61 / 2))
     return cases
 
 
@@ -425,6 +430,24 @@ def keys_of_messages(subject: Subject) -> int:
             others = everyone - ends if ends <= everyone else frozenset[int]()
             if key in outside or (SERVER not in ends and key in life.derivable(others)):
                 raise Objection(f"the key of {header.title} can be derived by others than its two ends")
+            cases += 1
+    return cases
+
+
+@claim("record", KEYED, PAILLIER, mutants=(common.ONE_KEY, mutants.ONE_BROADCAST_KEY))
+def messages_once(subject: Subject) -> int:
+    """Both forms: no key seals two messages, or two chunks under one number; what is sent again is the same.
+
+    Broadcasts too, whose keys the server draws.
+    """
+    cases = 0
+    for life in lives(subject):
+        labels, chunks = dict[bytes, bytes](), dict[tuple[bytes, int], bytes]()
+        for key, header, payload in life.trace.sealed:
+            if labels.setdefault(key, header.label()) != header.label():
+                raise Objection(f"one key seals two messages: {header.title}")
+            if chunks.setdefault((key, header.chunk), payload) != payload:
+                raise Objection(f"one key and one number seal two chunks: {header.title}")
             cases += 1
     return cases
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both, connected
 from secea.audit.mutants.keyed import checking, filling, mutant
+from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import Masking
@@ -31,8 +32,9 @@ from secea.steps.masks import pair_seed, self_seed, shares
 from secea.steps.oprf import Blinding
 from secea.steps.union import Words, tags_of_keys
 from secea.table import Name
-from secea.testing import WatchedChannel
-from secea.wire.keys import Channel, Hello, Identity, SessionKey, expand, shared_secret
+from secea.testing import WatchedChannel, WatchedLink, WatchedSession
+from secea.wire.keys import KEY_BYTES, Channel, Hello, Identity, SessionKey, expand, shared_secret
+from secea.wire.link import Link
 from secea.wire.messages import ALL, Layout
 from secea.wire.randomness import KeyStream
 
@@ -155,6 +157,15 @@ def _same_words(secret: bytes, purpose: str, *label: bytes) -> bytes:
     return expand(secret, purpose) if purpose == "ready" else expand(secret, purpose, *label)
 
 
+def _short_words(secret: bytes, purpose: str, *label: bytes) -> bytes:
+    """As expand, but words are hidden by short numbers."""
+    whole = expand(secret, purpose, *label)
+    return whole[:7] if purpose == "ready" else whole
+
+
+SHORT_WORDS = replaced(
+    "words-of-short-masks", "Whether entities changed is hidden by numbers of 56 bits.", {expand: _short_words}
+)
 LISTED_WORDS = replaced(
     "words-from-the-list", "Whether entities changed is hidden by public numbers.", {expand: _listed_words}
 )
@@ -334,6 +345,27 @@ class SessionTags(KeyedClient):
         return tags_of_keys([self.naming.names.prf[name] for name in self.names], expand(self.session, "tags"))
 
 
+class OneBroadcastKey(WatchedLink):
+    """The server seals all broadcasts under one key."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        if self.number == SERVER:
+            draw, key = self.entropy, self.entropy(KEY_BYTES)
+            self.entropy = lambda count: key if count == KEY_BYTES else draw(count)
+
+
+class OneBroadcastSession(WatchedSession):
+    """With such links."""
+
+    link_type: ClassVar[type[Link]] = OneBroadcastKey
+
+
+ONE_BROADCAST_KEY = Mutant(
+    "one-key-for-all-broadcasts",
+    "The server seals all broadcasts under one key.",
+    {KEYED: Subject(Overheard(), session=OneBroadcastSession)},
+)
 OPEN_CHANNELS = both(
     "channels-without-exchange", "The key of a pair comes from public keys.", session=connected(OpenChannel)
 )
