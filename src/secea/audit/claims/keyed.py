@@ -210,13 +210,22 @@ def shifted(server: Lying, come: Any) -> None:
         come.total[:, :, column] = ring.add(np.ascontiguousarray(come.total[:, :, column]), more)
 
 
-@claim("attack", KEYED, mutants=(mutants.NO_J, mutants.NO_H))
+def one_prime(server: Lying, come: Any) -> None:
+    """One unit more in the first column, modulo the first prime alone."""
+    come.total[0, :, 0] = (come.total[0, :, 0] + come.total[0, :, -2]) % server.numbers.ring.primes[0]
+
+
+@claim("attack", KEYED, mutants=(mutants.NO_J, mutants.NO_H, mutants.ANY_PRIME))
 def wrong_means(subject: Subject) -> int:
-    """Keyed: a server that deviates cannot make a client accept a mean that it scaled or shifted."""
-    for change in (scaled, shifted):
+    """Keyed: a server that deviates cannot make a client accept a mean that it scaled or shifted.
+
+    In a field of one prime, and in one of several.
+    """
+    for change, precision in ((scaled, 24), (shifted, 24), (scaled, 44), (one_prime, 44)):
         tables = made_tables(3)
-        parties = subject.parties(tables, collusion=1)
+        parties = subject.parties(tables, collusion=1, precision=precision)
         server = Lying(form_of(subject), parties.session.params, parties.session.hash)
+        assert (server.numbers.ring.size > 1) is (precision > 24), "these precisions need other fields"
         server.change, server.link, parties.server.part = change, parties.server.link, server
         parties.setup()
         try:
@@ -224,4 +233,4 @@ def wrong_means(subject: Subject) -> int:
         except ProtocolError:
             continue
         raise Objection(f"the server sent {change.__name__} means, and all clients took them")
-    return 2
+    return 4

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid, streams
-from secea.arithmetic.field import Residues
+from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.streams import Noise
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -25,7 +25,7 @@ from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import oprf
-from secea.steps.means import Secrets
+from secea.steps.means import Secrets, right
 from secea.table import Name, Table, name_bytes
 from secea.wire.keys import Identity
 from secea.wire.messages import Buffer
@@ -159,7 +159,25 @@ def checking(secrets: type[RoundSecrets]) -> Overheard:
     return Overheard(of_client=Client)
 
 
+def _any_prime(ring: Ring, means: Residues, empty: NDArray[np.bool_], shared: Secrets, members: int) -> Any:
+    """Whether slots are right modulo one prime at least."""
+    good = np.zeros(means.shape[1], np.bool_)
+    for b, p in enumerate(ring.primes):
+        one = Ring((p,))
+        cut = {f.name: getattr(shared, f.name) for f in fields(shared)}
+        of_prime: dict[str, Any] = {
+            name: tuple(x[b : b + 1] for x in value) if isinstance(value, tuple) else value[b : b + 1]
+            for name, value in cut.items()
+        }
+        good |= right(one, np.ascontiguousarray(means[b : b + 1]), empty, Secrets(**of_prime), members)
+    return good
+
+
 NO_J = mutant("no-j", "The check columns of uploads are not blinded by J.", checking(NoJ))
+ANY_PRIME = Mutant(
+    "check-of-any-prime", "Means are checked modulo one prime of several.",
+    {KEYED: Subject(Overheard(), instead={right: _any_prime})},
+)  # fmt: skip
 NO_H = mutant("no-h", "The check columns of noise have no pads.", checking(NoH))
 
 

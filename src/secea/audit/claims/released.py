@@ -1,0 +1,78 @@
+"""A claim about the form "keyed": what was trained in one round goes out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.audit import KEYED, Objection, Subject, claim
+from secea.audit.mutants import released as mutants
+from secea.errors import RoundLost
+from secea.testing import Parties
+
+Tables = list[dict[str, NDArray[np.float64]]]
+CLIENTS: Final = 5
+ME: Final = 1
+"""The client that is asked for something again."""
+
+
+def _tables(shift: float) -> Tables:
+    rng = np.random.default_rng(CLIENTS)
+    return [{name: rng.normal(size=2) + shift for name in own} for own in ("abc", "bcd", "ace", "bd", "ae")]
+
+
+def _asked(parties: Parties, members: Sequence[int], table: dict[str, NDArray[np.float64]], number: int) -> bool:
+    """Whether a client contributes this table for training round `number`, in a union of these members."""
+    parties.union(members)
+    parties.server.begin(parties.session.form.ready_phase, members)
+    parties.exchange.deliver()
+    try:
+        parties.clients[ME].contribute(table, number)
+    except RoundLost:
+        return False
+    return True
+
+
+def _went_out(subject: Subject, dropouts: int) -> tuple[Parties, Tables, Tables]:
+    """Two training rounds with four of five clients."""
+    first, second = _tables(0.0), _tables(1.0)
+    parties = subject.parties(first, collusion=1, dropouts=dropouts)
+    parties.setup()
+    parties.union(range(4))
+    for tables in (first, second):
+        parties.round([*tables[:4], None])
+    return parties, first, second
+
+
+@claim(
+    "attack",
+    KEYED,
+    mutants=(mutants.NUMBER_OF_MEMBERS, mutants.OLDER_ROUNDS, mutants.OTHER_VALUES, mutants.EVERYTHING_AGAIN),
+)
+def released_once(subject: Subject) -> int:
+    """Keyed: what was trained in a round goes out again only unchanged and to the same clients, or not at all.
+
+    Else the difference of two sums is one client's row, to an owner in league with the server.
+    """
+    first, second = _tables(0.0), _tables(1.0)
+    others = {"the same number of other clients": (0, 1, 2, 4), "fewer": (0, 1, 3), "more": (0, 1, 2, 3, 4)}
+    cases = {f"to {who}": (members, second, 2) for who, members in others.items()}
+    cases["of an earlier round"] = ((0, 1, 2, 3), first, 1)
+    cases["of an earlier round to others"] = ((0, 1, 2, 4), first, 1)
+    cases["with other values"] = ((0, 1, 2, 3), _tables(2.0), 2)
+    for dropouts in (0, 1):
+        for how, (members, tables, number) in cases.items():
+            parties, _, _ = _went_out(subject, dropouts)
+            if len(members) < CLIENTS - dropouts and dropouts:
+                continue  # too few to take part
+            if _asked(parties, members, tables[ME], number):
+                raise Objection(f"D={dropouts}: a client uploads what it trained again, {how}")
+        parties, _, _ = _went_out(subject, dropouts)
+        if _asked(parties, (0, 1, 2, 3), second[ME], 2) is bool(dropouts):
+            raise Objection(
+                f"D={dropouts}: unchanged, to the same clients, it {'goes' if dropouts else 'does not go'} out"
+            )
+    return 2 * len(cases) + 2

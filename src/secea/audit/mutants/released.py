@@ -1,0 +1,74 @@
+"""The form "keyed" with clients that upload again what they should not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.keyed import mutant
+from secea.forms.keyed.client import KeyedClient, Released
+from secea.party.phases import Agreement
+from secea.table import TableLike
+
+
+class NumberOfMembers(KeyedClient):
+    """Looks at how many clients there are."""
+
+    def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
+        """As if it had uploaded to these, if they are as many."""
+        if len(at.members) == len(self.released.members):
+            self.released = replace(self.released, members=at.members)
+        super().contribute(table, round, at)
+
+
+class OlderRounds(KeyedClient):
+    """Looks at the last round alone."""
+
+    def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
+        """An earlier round is another one."""
+        if round < self.released.round:
+            self.released = Released()
+        super().contribute(table, round, at)
+
+
+class AnyValues(Released):
+    """Takes all values for those that went out."""
+
+    def same(self, values: object) -> bool:
+        """They are."""
+        return True
+
+
+class OtherValues(KeyedClient):
+    """Does not look at the values."""
+
+    def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
+        """Whatever they are."""
+        out = self.released
+        self.released = AnyValues(out.round, out.members, out.names, out.values)
+        super().contribute(table, round, at)
+
+
+class EverythingAgain(KeyedClient):
+    """Forgets what it uploaded when another union begins."""
+
+    def enter(self, at: Agreement) -> None:
+        """Begin anew."""
+        super().enter(at)
+        if at.phase == self.form.union_phase:
+            self.released = Released()
+
+
+NUMBER_OF_MEMBERS = mutant(
+    "as-many-participants", "Values go out again to other clients, if they are as many.",
+    Overheard(of_client=NumberOfMembers),
+)  # fmt: skip
+OLDER_ROUNDS = mutant(
+    "older-rounds-again", "Values of an earlier round go out again.", Overheard(of_client=OlderRounds)
+)
+OTHER_VALUES = mutant(
+    "other-values-again", "A round goes out again with other values.", Overheard(of_client=OtherValues)
+)
+EVERYTHING_AGAIN = mutant(
+    "uploads-again-in-any-union", "Another union forgets what went out.", Overheard(of_client=EverythingAgain)
+)
