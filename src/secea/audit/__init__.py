@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,6 +34,23 @@ class Objection(Exception):
     """A claim does not hold. The text says in which case."""
 
 
+Instead = tuple[object, str, Any]
+"""A module or a class, the name of something in it, and what stands there instead."""
+
+
+@contextmanager
+def replaced(instead: Sequence[Instead]) -> Iterator[None]:
+    """Put these in their places, and put back what was there."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in instead]
+    try:
+        for owner, name, other in instead:
+            setattr(owner, name, other)
+        yield
+    finally:
+        for owner, name, was in before:
+            setattr(owner, name, was)
+
+
 @dataclass(frozen=True)
 class Subject:
     """What the audit checks: a form and its parties, as they are installed or with a protection taken away."""
@@ -42,6 +60,8 @@ class Subject:
     client: type[Client] = Client
     thorough: bool = False
     """More cases, where a claim has them."""
+    instead: tuple[Instead, ...] = ()
+    """What replaces generators and other functions that a form does not choose, while a claim is checked."""
 
     def parties(self, tables: Sequence[TableLike], **more: Any) -> Parties:
         """All parties of a federation with these tables; `more` is what `Parties.of` takes."""
@@ -81,8 +101,12 @@ def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Chec
     assert method in METHODS, method
 
     def made(check: Check) -> Claim:
+        def whole(subject: Subject) -> int:
+            with replaced(subject.instead):
+                return check(subject)
+
         sentence, name = (inspect.getdoc(check) or "").partition("\n\n")[0], getattr(check, "__name__", "")
-        return Claim(name.replace("_", "-"), sentence, method, forms, check, tuple(mutants))
+        return Claim(name.replace("_", "-"), sentence, method, forms, whole, tuple(mutants))
 
     return made
 
