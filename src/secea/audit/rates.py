@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
 from click import UsageError
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table as Grid
 
 from secea.audit import KEYED, Mutant
@@ -66,11 +67,11 @@ def _by_slope(was: Seen, kind: Inputs, owners: Owners, world: World) -> float:
 
 
 Attack = Callable[[Seen, Inputs, Owners, World], float]
-ATTACKS: Final[Sequence[tuple[str, str, Attack]]] = (
-    ("grid", "own", _by_grid),
-    ("spectrum", "own", _by_spectrum),
-    ("slope", "same", _by_slope),
-)
+ATTACKS: Final[Mapping[str, Mapping[str, Attack]]] = {
+    "own": {"grid": _by_grid, "spectrum": _by_spectrum},
+    "same": {"slope": _by_slope},
+}
+"""What can be tried where owners have values of their own, and where all have the same."""
 TOGETHER: Final = (FLOAT64, FLOAT32, LARGE, BF16)
 """Inputs on which all clients but one try together whether the last one owns the entity."""
 
@@ -85,40 +86,40 @@ def form_of(mutant: Mutant | None) -> Keyed:
 
 def measured(
     form: Keyed, entities: int = ENTITIES, rounds: Sequence[int] = ROUNDS, clients: Sequence[int] = CLIENTS
-) -> Iterator[Rates]:
-    """All rates, as they come. Inputs are made up from a fixed seed; fill and noise come from the system."""
-    for N in clients:
-        for attack, values, guess in ATTACKS:
-            for number, kind in enumerate(KINDS):
-                rng = np.random.default_rng([N, number])
-                make = counts.unlike if values == "own" else counts.alike
-                world = make(kind, entities, rng, clients=N)
-                found = _rates(form, kind, world, rounds, guess)
-                yield Rates(attack, values, kind.name, N, 1, entities, 1 / len(world.possible), found)
-        for number, kind in enumerate(TOGETHER):
-            rng = np.random.default_rng([N, number])
-            world = counts.alike(kind, entities, rng, clients=N, inside=N - 1)
-            found = _rates(form, kind, world, rounds, _by_slope)
-            yield Rates("slope", "same", kind.name, N, N - 1, entities, 0.5, found)
+) -> list[Rates]:
+    """All rates. Inputs are made up from a fixed seed; fill and noise come from the system."""
+    cases = [(N, values, kind, 1) for N in clients for values in ATTACKS for kind in KINDS]
+    cases += [(N, "same", kind, N - 1) for N in clients for kind in TOGETHER]
+    console, found = Console(stderr=True), list[Rates]()
+    shown = track(cases, "counts", console=console, transient=True, disable=not console.is_terminal)
+    for number, (N, values, kind, inside) in enumerate(shown):
+        make, rng = counts.unlike if values == "own" else counts.alike, np.random.default_rng([N, number])
+        world = make(kind, entities, rng, clients=N, inside=inside)
+        rates = _rates(form, kind, world, rounds, ATTACKS[values])
+        chance = 1 / len(world.possible)
+        found += [Rates(name, values, kind.name, N, inside, entities, chance, each) for name, each in rates.items()]
+    return sorted(found, key=lambda each: (each.clients, each.together, each.attack))
 
 
-def _rates(form: Keyed, kind: Inputs, world: World, rounds: Sequence[int], guess: Attack) -> dict[int, float]:
+def _rates(
+    form: Keyed, kind: Inputs, world: World, rounds: Sequence[int], attacks: Mapping[str, Attack]
+) -> dict[str, dict[int, float]]:
+    """What each attack reaches after so many rounds."""
     clients, entities = world.owned.shape
     params = counts.parameters(entities, clients=clients, collusion=world.inside)
     owners = Owners(entities, form, clients)
     owners.session(params)
     values = owners.encode(world, kind.dtype)
-    seen = counts.seen_after(form, params, values, world, rounds)
-    return {q: guess(was, kind, owners, world) for q, was in zip(rounds, seen, strict=True)}
+    seen = dict(zip(rounds, counts.seen_after(form, params, values, world, rounds), strict=True))
+    return {name: {q: guess(was, kind, owners, world) for q, was in seen.items()} for name, guess in attacks.items()}
 
 
-def show(found: Iterable[Rates], *, as_json: bool) -> None:
+def show(found: Sequence[Rates], *, as_json: bool) -> None:
     """The table, or a list of the rates as JSON."""
-    every = list(found)
     if as_json:
-        print(json.dumps([asdict(each) for each in every], indent=2))
+        print(json.dumps([asdict(each) for each in found], indent=2))
         return
-    rounds = list(every[0].rates)
+    rounds = list(found[0].rates)
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns: list[tuple[str, Any]] = [(name, "left") for name in ("attack", "values", "inputs")]
     columns += [
@@ -126,7 +127,7 @@ def show(found: Iterable[Rates], *, as_json: bool) -> None:
     ]
     for name, justify in columns:
         grid.add_column(name, justify=justify)
-    for each in every:
+    for each in found:
         rates = [f"{each.rates[q]:.1%}{'*' if each.marked(q) else ' '}" for q in rounds]
         row = (each.attack, each.values, each.inputs, str(each.clients), str(each.together), f"{each.chance:.1%}")
         grid.add_row(*row, *rates)

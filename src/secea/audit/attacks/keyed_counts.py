@@ -237,7 +237,7 @@ def seen_after(
     streams.scale_rows(ring, sums, ring.constant([n.C // int(c) for c in world.counts]))
     sums_of_means, others, times, unit = np.zeros(values.shape[1:]), 0, n.C // law.scale, math.ldexp(1.0, -n.f)
     own, found = np.ldexp(values[:inside].sum(axis=0).astype(np.float64), -n.f), list[Seen]()
-    residues, entity = np.zeros((values.shape[1], n.C), np.int32), np.arange(values.shape[1])[:, None]
+    residues, entity = np.zeros((values.shape[1], n.C), np.int32), np.arange(values.shape[1])
     for q in range(1, after[-1] + 1):
         turn = form.noise_clients(params, Agreement(participants=everyone, members=everyone, round=q))
         noisy = [w for w in turn if w >= inside]
@@ -246,7 +246,8 @@ def seen_after(
             streams.add_noise(ring, e, os.urandom(32), 0, law)
         streams.scale_rows(ring, e, ring.constant([times] * e.shape[1]))  # 1, except with a mutant's noise
         ring.add_into(e, sums)
-        np.add.at(residues, (entity, centred(ring, e) % n.C), 1)
+        for column in (centred(ring, e) % n.C).T:
+            residues[entity, column] += 1
         sums_of_means += ring.join(e, math.ldexp(1.0 / n.C, -n.f), len(noisy) * law.largest * times // 2)
         others += len(noisy)
         if q in after:

@@ -6,17 +6,21 @@ coincide: everything that is allowed for few clients, and some for many.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from secea.arithmetic.ristretto import ORDER
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
+from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.mutants import numbers as mutants
+from secea.audit.tails import kolmogorov
 from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
 from secea.forms.keyed.client import KeyedClient
@@ -25,6 +29,7 @@ from secea.forms.paillier import Paillier
 from secea.params import Params
 from secea.party.form import Form
 from secea.party.phases import Agreement
+from secea.table import as_table
 from secea.testing import Parties, Watch
 from secea.wire.randomness import SEED_BYTES
 
@@ -229,6 +234,12 @@ def _small_keys_are_refused() -> bool:
 # ------------------------------------------------------------------------------------------------------- in federations
 
 
+def _part(parties: Parties, n: int) -> KeyedClient:
+    part = parties.clients[n].part
+    assert isinstance(part, KeyedClient)
+    return part
+
+
 def upload_seeds(parties: Parties, watch: Watch, q: int) -> dict[int, bytes]:
     """The noise seeds that came with the uploads of round q, by their length: whatever a form says about who sends."""
     form, params = parties.session.form, parties.session.params
@@ -260,6 +271,36 @@ def noise_seeds(subject: Subject) -> int:
                     raise Objection(f"client {v} in round {q} has the noise of client {seen[seed][0]}, {seen[seed][1]}")
                 seen[seed] = v, q
         cases += len(seen)
+    return cases
+
+
+def law_of_sum(x: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """The chance that the sum of so many uniform numbers on [0, 1) is at most x (Irwin and Hall)."""
+    total = sum((-1) ** k * math.comb(count, k) * np.maximum(x - k, 0) ** count for k in range(count + 1))
+    return np.asarray(np.clip(total / math.factorial(count), 0, 1), np.float64)
+
+
+@claim("statistics", KEYED, mutants=(keyed_mutants.NO_WIDE, mutants.FEW_UNITS, mutants.UNSCALED))
+def noise_of_means(subject: Subject) -> int:
+    """Keyed: the noise in the means that clients read spans as much as the specification asks for.
+
+    With everybody's inputs, what a mean is off is noise. Its wide numbers have a known law; all else is far smaller.
+    """
+    form, rng, cases = form_of(subject), np.random.default_rng(9), 0
+    for N, T in ((5, 1), (4, 2)):
+        tables = [{f"{e}": rng.normal(size=64) for e in range(80)} for _ in range(N)]
+        parties = subject.parties(tables, collusion=T)
+        parties.setup()
+        parties.round(tables)
+        params, parts = parties.session.params, [_part(parties, v) for v in range(N)]
+        n, noisy = form.numbers(params), len(spec.noise_clients(range(N), 1, T, 0))
+        encoded = [part.tables.encoded(as_table(table), part.names) for part, table in zip(parts, tables, strict=True)]
+        result = parts[0].result
+        assert result is not None
+        off = np.ldexp(result.means, n.f) - np.sum(encoded, axis=0) / N
+        span = spec.wide_number(params.resolution, n.f, noisy)
+        kolmogorov(f"N={N}, T={T}: noise in resolutions", law_of_sum(off.reshape(-1) / span + noisy / 2, noisy))
+        cases += off.size
     return cases
 
 
@@ -298,7 +339,6 @@ def groups(subject: Subject) -> int:
 
 def _share(parties: Parties, holder: int, of: int, index: int) -> int:
     """A share that a client holds, of a mask key or a self seed of another."""
-    part = parties.clients[holder].part
-    assert isinstance(part, KeyedClient)
+    part = _part(parties, holder)
     assert part.masking.batch is not None
     return int.from_bytes(part.masking.batch.shares[of][32 * index : 32 * index + 32], "little")
