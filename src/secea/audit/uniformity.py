@@ -20,8 +20,8 @@ from secea.audit.tails import FALSE_ALARM, binomial_tail, chi_square_tail
 
 Samples: TypeAlias = NDArray[np.uint64]
 
-MOST_PARTS: Final = 1024
-LEAST_EXPECTED: Final = 400
+MOST_PARTS: Final = 4096
+LEAST_EXPECTED: Final = 200
 """Samples that are expected in each part, so that chi-square is a good approximation."""
 RESIDUES: Final = range(2, 17)
 LAGS: Final = (1, 2, 4)
@@ -33,7 +33,7 @@ SIDE: Final = 32
 def uniform(what: str, below: int, x: Samples) -> int:
     """Object if samples do not look uniform on {0..below-1} and independent. Returns the number of tests."""
     x = np.ascontiguousarray(x, np.uint64).reshape(-1)
-    assert x.size >= 16 * LEAST_EXPECTED, f"{what}: {x.size} samples are too few"
+    assert x.size >= 32 * LEAST_EXPECTED, f"{what}: {x.size} samples are too few"
     if int(x.max()) >= below:
         raise Objection(f"{what}: {int(x.max())} is not below {below}")
     alone = [*_sizes(below, x), *_residues(below, x), *_bits(below, x), *_repeats(below, x)]
@@ -84,7 +84,17 @@ def _parts(below: int, x: Samples, most: int) -> tuple[NDArray[np.int64], NDArra
 def _sizes(below: int, x: Samples) -> Iterator[Tail]:
     part, chances = _parts(below, x, min(MOST_PARTS, x.size // LEAST_EXPECTED))
     if chances.size > 1:
-        yield "sizes", _chi_square(np.bincount(part, minlength=chances.size), chances)
+        seen = np.bincount(part, minlength=chances.size)
+        yield "sizes", _chi_square(seen, chances)
+        yield from _extremes(seen, chances)
+
+
+def _extremes(seen: NDArray[np.int64], chances: NDArray[np.float64]) -> Iterator[Tail]:
+    """The fullest and the emptiest part: chi-square over thousands of them hardly sees a single one."""
+    total, full, empty = int(seen.sum()), np.argmax(seen / chances), np.argmin(seen / chances)
+    more = binomial_tail(int(seen[full]), total, float(chances[full]))
+    fewer = binomial_tail(total - int(seen[empty]), total, float(1 - chances[empty]))
+    yield from (("fullest part", min(1.0, seen.size * more)), ("emptiest part", min(1.0, seen.size * fewer)))
 
 
 def _residues(below: int, x: Samples) -> Iterator[Tail]:
