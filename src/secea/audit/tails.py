@@ -68,7 +68,7 @@ LEAST: Final = 4000
 def uniform(what: str, ring: Ring, x: Residues) -> int:
     """Object if elements [P, ...] do not look uniform modulo each prime. Returns the number of tests.
 
-    For small messages. `uniformity` sees much less, and needs more samples.
+    For small messages. `uniformity` sees far smaller flaws, and needs more samples.
     """
     for p, row in zip(ring.primes, x.reshape(ring.size, -1), strict=True):
         assert row.size >= LEAST, f"{what}: {row.size} samples are too few"

@@ -15,7 +15,18 @@ from numpy.typing import NDArray
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks import keyed_counts as counts
-from secea.audit.attacks.keyed_counts import BF16, FLOAT32, FLOAT64, FP16, INT8, INT8_SCALED, Inputs, Seen, World
+from secea.audit.attacks.keyed_counts import (
+    BF16,
+    DECIMALS,
+    FLOAT32,
+    FLOAT64,
+    FP16,
+    INT8,
+    INT8_SCALED,
+    Inputs,
+    Seen,
+    World,
+)
 from secea.audit.mutants import keyed as mutants
 from secea.audit.mutants import numbers as numbers_mutants
 from secea.audit.tails import FALSE_ALARM, judge
@@ -175,13 +186,24 @@ def count_over_sessions(subject: Subject) -> int:
     return cases
 
 
-@claim("attack", KEYED, mutants=(mutants.TABLE_GRID, mutants.SCALED_FILL))
+@claim("attack", KEYED, mutants=(mutants.TABLE_GRID, mutants.SCALED_FILL, numbers_mutants.FORGETFUL))
 def count_over_grids(subject: Subject) -> int:
     """Keyed: an owner that combines rounds of finer and coarser tables does not learn how many own the entity.
 
-    Before one of the rounds all tables got a number on a finer grid; all else stays.
+    Before one of the rounds all tables got a number on a finer grid; all else stays. A step that is no power of two is
+    found in whole tables alone, so that it has to be kept.
     """
     form, cases = form_of(subject), 0
+    for kind in (INT8_SCALED, DECIMALS) if subject.thorough else (INT8_SCALED,):
+        params, owners, world = (
+            counts.parameters(TRIALS),
+            counts.Owners(TRIALS, form),
+            counts.unlike(kind, TRIALS, rng(8)),
+        )
+        owners.session(params)
+        for beside in (None, np.full((1, counts.DIM), 1 / 3)):
+            seen = counts.seen(form, params, owners.encode(world, kind.dtype, beside), world)
+            cases += right(f"{kind.name}, then beside a finer number", by_grid(seen, kind), world)
     for kind in (INT8, BF16, FP16) if subject.thorough else (INT8,):
         step = kind.steps[0]
         params, owners, world = (

@@ -316,9 +316,12 @@ def leading(shares: dict[int, int]) -> int:
     return total % ORDER
 
 
-@claim("record", KEYED, mutants=(mutants.THRESHOLD_OF_PARTICIPANTS,))
+@claim("record", KEYED, mutants=(mutants.THRESHOLD_OF_PARTICIPANTS, mutants.ONE_POLYNOMIAL))
 def groups(subject: Subject) -> int:
-    """Keyed: if a client is absent, holders and shares of mask keys are still as many as the roster asks for."""
+    """Keyed: if a client is absent, holders and shares of mask keys are still as many as the roster asks for.
+
+    Each mask key and each self seed has a polynomial of its own: with one for all, an opening would show both.
+    """
     form, N, T, D = form_of(subject), 8, 2, 1
     tables, watch = [{f"{e}": np.ones(2) for e in range(n, n + 3)} for n in range(N)], Watch()
     parties = subject.parties(tables, collusion=T, dropouts=D, watch=watch)
@@ -329,11 +332,15 @@ def groups(subject: Subject) -> int:
     t = spec.threshold(N, D)
     answering = {each.header.sender for each in watch.sealed(Kind.EVALUATION)}
     at_least("the number of holders", parties.session.params, len(answering), spec.holders(T))
+    seen = set()
     for v in members:
         for index in range(2 * form.batch):
-            held = {u: _share(parties, u, v, index) for u in members}
-            if not leading(held):
+            last = leading({u: _share(parties, u, v, index) for u in members})
+            if not last:
                 raise Objection(f"N={N}, D={D}: fewer than {t} shares open a mask key of client {v}")
+            if last in seen:
+                raise Objection(f"N={N}, D={D}: two mask keys are shared with one polynomial")
+            seen.add(last)
     return len(members) * 2 * form.batch
 
 

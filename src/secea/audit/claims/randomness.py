@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import streams
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.paillier import Packing
 from secea.arithmetic.portable import fill_keys
 from secea.arithmetic.ristretto import ORDER
 from secea.arithmetic.streams import Noise
@@ -22,11 +25,14 @@ from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import keyed as keyed_mutants
+from secea.audit.mutants import numbers as numbers_mutants
 from secea.audit.mutants import randomness as mutants
 from secea.audit.tails import FALSE_ALARM, chi_square_tail
 from secea.audit.uniformity import independent, nonzero, uniform
 from secea.forms.keyed import Keyed
+from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
+from secea.forms.keyed.shared import RoundSecrets
 from secea.params import Params
 from secea.steps import masks, oprf
 from secea.testing import Watch
@@ -158,9 +164,12 @@ def _sum_of_uniform(what: str, below: int, count: int, x: NDArray[np.uint64]) ->
     return 1
 
 
-@claim("statistics", KEYED, mutants=(mutants.FILL_TOP_MISSING,))
+@claim("statistics", KEYED, mutants=(mutants.FILL_TOP_MISSING, mutants.FILL_OF_ROWS, mutants.FILL_OF_COLUMNS))
 def fill_numbers(subject: Subject) -> int:
-    """Keyed: each narrow number of a fill is uniform below w, the grid's is uniform, and all are independent."""
+    """Keyed: each narrow number of a fill is uniform below w, the grid's is uniform, and all are independent.
+
+    The same value has another fill in another column and under another name.
+    """
     n, tests = form_of(subject).numbers(Params(5, 16, 1, max_entities=1000, max_union=1000)), 0
     shape = (MILLION // 16, 16)
     values = np.ascontiguousarray(np.frombuffer(os.urandom(8 * MILLION), np.int64).reshape(shape) * 2.0**-63)
@@ -168,26 +177,28 @@ def fill_numbers(subject: Subject) -> int:
     keys = [key() for _ in range(fill_keys(n.s))]
     used, fine, coarse = np.full(shape[0], 1100, np.int32), np.zeros(shape[0]), np.full(shape[0], 2.0**-9)
 
-    def filled(s: int, w: int, step: NDArray[np.float64]) -> NDArray[np.int64]:
+    def filled(s: int, step: NDArray[np.float64], x: NDArray[np.float64] = values) -> NDArray[np.int64]:
         """The sum of s narrow numbers and the grid's, from 0 on."""
         some = [*keys[: fill_keys(s) - 1], keys[-1]]
-        encoded = streams.encode(values, names, some, n.f, s, w, used, step, n.cap)
-        return np.asarray(encoded - np.rint(np.ldexp(values, n.f)).astype(np.int64) + (s * (w - 1)) // 2, np.int64)
+        encoded = streams.encode(x, names, some, n.f, s, n.w, used, step, n.cap)
+        return np.asarray(encoded - np.rint(np.ldexp(x, n.f)).astype(np.int64) + (s * (n.w - 1)) // 2, np.int64)
 
-    before = filled(0, n.w, fine)
+    before = filled(0, fine)
     if before.any():
         raise Objection("without numbers there is a fill")
     first = np.zeros(0, np.uint64)
     for s in range(1, n.s + 1):
-        after = filled(s, n.w, fine)
+        after = filled(s, fine)
         number = (after - before).astype(np.uint64)
         tests += uniform(f"number {s} of a fill", n.w, number)
         if s > 1:
             tests += independent(f"numbers 1 and {s} of a fill", n.w, first, number.reshape(-1))
         first, before = number.reshape(-1) if s == 1 else first, after
     units = int(math.ldexp(coarse[0], n.f))
-    wide = (filled(0, n.w, coarse) + units // 2).astype(np.uint64)
+    wide = (filled(0, coarse) + units // 2).astype(np.uint64)
     tests += uniform("the grid's number of a fill", units, wide)
+    same = (filled(0, coarse, np.full_like(values, 0.25)) + units // 2).astype(np.uint64)
+    tests += uniform("the grid's number of one value everywhere", units, same)
     scaled = (wide.reshape(-1) // np.uint64(units // n.w)).astype(np.uint64)
     return tests + independent("a narrow number and the grid's", n.w, first, scaled)
 
@@ -205,15 +216,17 @@ def scalars_uniform(what: str, drawn: list[int]) -> int:
     return tests + uniform(f"{what}, residues", cycle, rest)
 
 
-@claim("statistics", KEYED, mutants=(mutants.SHORT_SCALARS, mutants.CHECK_POINT))
+@claim("statistics", KEYED, mutants=(mutants.SHORT_SCALARS, mutants.CHECK_POINT, mutants.SHORT_WEIGHTS))
 def scalars_and_places(subject: Subject) -> int:
-    """Keyed: scalars are uniform modulo the group's order, and a check point may be at any place of its list."""
+    """Keyed: scalars, the weights of a check point and its place in a list are uniform."""
     many, lists, size = (MILLION, 20000, 7) if subject.thorough else (MILLION // 10, 1600, 3)
     tests = scalars_uniform("mask keys", masks.scalars(KeyStream(key()), many))
     drawn = list(oprf.polynomial(many - 1, KeyStream(key())))
     if 0 in drawn:
         raise Objection("a coefficient of a dealer's polynomial is 0")
     tests += scalars_uniform("coefficients", drawn)
+    weights = np.ascontiguousarray(oprf.blind([], 4000, key())._weights).view("<u8")
+    tests += uniform("weights of a check point", 1 << 64, np.asarray(weights[:, :2], np.uint64))
     places = np.array([oprf.blind([b"a", b"b"], size, key())._places for _ in range(lists)])
     for what, column in (("a name", 0), ("another name", 1), ("the check point", -1)):
         seen, expected = np.bincount(places[:, column], minlength=size + 1), lists / (size + 1)
@@ -223,7 +236,59 @@ def scalars_and_places(subject: Subject) -> int:
     return tests
 
 
-# -------------------------------------------------------------------------------------------------- what parties send
+@claim("statistics", PAILLIER, mutants=(mutants.NOISE_TOP_MISSING,))
+def noise_of_answers(subject: Subject) -> int:
+    """Paillier: what the server adds to an answer is uniform on its whole range."""
+    many, sigma = MILLION // (1 if subject.thorough else 10), 40
+    packing = Packing(256, M61, sigma)
+    assert packing.slots == 1
+    drawn = [int(m) // M61 for m in packing.noise(np.zeros((many, 1), np.uint64), os.urandom)]
+    high, low = (np.array(x, np.uint64) for x in ([R >> sigma for R in drawn], [R % (1 << sigma) for R in drawn]))
+    tests = uniform("the upper part of R", M61, high) + uniform("the lower part of R", 1 << sigma, low)
+    return tests + independent("both parts of R", 1 << sigma, high >> np.uint64(61 - sigma), low)
+
+
+# ---------------------------------------------------------------------------------------- what parties derive, and send
+
+
+def secrets_of(drawn: RoundSecrets, chunk: int, many: int) -> dict[str, Residues]:
+    """Every secret of a round for many slots, by name; alpha for as many columns."""
+    of, pads = replace(drawn, dim=many).of(chunk, many, (0, 1)), drawn.pads(0, chunk, many)
+    return {
+        "rho": of.rho, "theta": of.theta, "beta": of.beta, "alpha": of.alpha[0], "J": of.J[0], "H": of.H[0],
+        "the pad of one client": pads[0],
+    }  # fmt: skip
+
+
+@claim(
+    "statistics",
+    KEYED,
+    mutants=(keyed_mutants.NO_J, keyed_mutants.NO_H, numbers_mutants.SAME_PADS, numbers_mutants.SAME_WEIGHTS),
+)
+def secrets_of_a_round(subject: Subject) -> int:
+    """Keyed: secrets that clients share in a round are uniform, and independent of each other and of other rounds.
+
+    rho, theta, beta, alpha, J and the pads H, as real clients derive them for many slots; and those of other chunks.
+    """
+    many = MILLION // (1 if subject.thorough else 5)
+    tables = [{"a": np.ones(2)}, {"a": np.ones(2)}]
+    parties = subject.parties(tables, collusion=1)
+    parties.setup()
+    part = parties.clients[0].part
+    assert isinstance(part, KeyedClient)
+    one, next_round = (part.secrets(replace(parties.server.at, round=q)) for q in (1, 2))
+    (p,) = one.ring.primes
+    first, tests = secrets_of(one, 0, many), 0
+    for name, x in first.items():
+        tests += (nonzero if name == "rho" else uniform)(name, p, x)
+    for (name, x), (other, y) in combinations(first.items(), 2):
+        tests += independent(f"{name} and {other}", p, x, y)
+    for name, later in secrets_of(next_round, 0, many).items():
+        tests += independent(f"{name} in two rounds", p, first[name], later)
+    for name, beside in secrets_of(one, 1, many).items():
+        if name != "alpha":  # one for all chunks of a round
+            tests += independent(f"{name} in two chunks", p, first[name], beside)
+    return tests
 
 
 @claim("statistics", KEYED, mutants=(mutants.TOP_MISSING, mutants.BIASED_BIT, keyed_mutants.NO_MASKS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,21 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid
+from secea.arithmetic.field import Residues
 from secea.arithmetic.portable import Noise, _fields, grids_of
+from secea.arithmetic.ristretto import scalar_bytes
 from secea.audit import KEYED, PAILLIER, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, filling, mutant, noisy
+from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, checking, filling, mutant, noisy
 from secea.audit.mutants.paillier import Weakened
 from secea.audit.specification import leftover_bits
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.shared import RoundSecrets
 from secea.forms.keyed.tables import Tables
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.numbers import Numbers as PaperNumbers
 from secea.params import Params
 from secea.party.phases import Agreement
+from secea.steps import masks
+from secea.steps.means import Secrets
 from secea.table import Name, Table
+from secea.wire.randomness import KeyStream
 
 Words = NDArray[np.uint64]
 
@@ -46,6 +52,15 @@ class Floored(OtherGrid):
 def floor_of(params: Params) -> float:
     """The power of two at or below an eighth of the resolution."""
     return 2.0 ** math.floor(math.log2(params.resolution / 8))
+
+
+class Forgetful(Tables):
+    """The grid of an earlier table is forgotten."""
+
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+        """With this table's own grid."""
+        self.grid = None
+        return super().encoded_rows(table, rows, names)
 
 
 class Redrawn(OtherGrid):
@@ -90,6 +105,11 @@ class LowBits(Redrawn):
 
 
 FLOOR = mutant("fill-with-a-floor", "A fill is at least as wide as 1/8 of the resolution.", filling(Floored))
+FORGETFUL = mutant(
+    "grid-forgotten",
+    "A table that had a coarser grid in an earlier round is filled as finely as it is.",
+    filling(Forgetful),
+)
 SPLIT = mutant("fill-split", "The grid's width is split over the s narrow numbers of the fill.", filling(Split))
 LOW_BITS = mutant("fill-of-low-bits", "The grid is filled by the low bits of its block.", filling(LowBits))
 
@@ -157,6 +177,39 @@ ONE_SEED = mutant(
 OLD_SEED = mutant("noise-of-the-first-round", "Noise clients keep their first seed.", Overheard(of_client=OldSeed))
 
 
+# ------------------------------------------------------------------------------------------------- secrets of a round
+
+
+@dataclass(frozen=True)
+class SamePads(RoundSecrets):
+    """The pads of all chunks are those of the first."""
+
+    def pads(self, client: int, chunk: int, rows: int) -> tuple[Residues, ...]:
+        """H of one noise client."""
+        return super().pads(client, 0, rows)
+
+    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
+        """With such sums of pads."""
+        return replace(super().of(chunk, rows, noise_clients), H=super().of(0, rows, noise_clients).H)
+
+
+@dataclass(frozen=True)
+class SameWeights(RoundSecrets):
+    """The weights of the columns are those of round 0."""
+
+    def alpha(self) -> tuple[Residues, ...]:
+        """The weights of the columns."""
+        return RoundSecrets.alpha(replace(self, q=0))
+
+
+SAME_PADS = mutant(
+    "same-pads-in-all-chunks", "The pads of noise columns are the same in all chunks.", checking(SamePads)
+)
+SAME_WEIGHTS = mutant(
+    "same-weights-in-all-rounds", "The weights of the check are the same in all rounds.", checking(SameWeights)
+)
+
+
 # --------------------------------------------------------------------------------------------------- rules and bounds
 
 
@@ -204,13 +257,30 @@ class SharedByParticipants(Masking):
         return dealt
 
 
-class DealsToParticipants(KeyedClient):
-    """With such masks."""
+class OnePolynomial(Masking):
+    """Shares all its mask keys and self seeds with the same further coefficients."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        form, params, session, roster, number, identity, _, entropy = args
-        self.masking = SharedByParticipants(form, params, session, roster, number, identity, entropy)
+    def _dealt(self) -> dict[int, bytes]:
+        assert self.batch is not None
+        threshold, members = self.form.threshold(self.params), self.batch.members
+        dealt = {v: bytearray() for v in members}
+        for pair in zip(self.batch.keys, self.batch.seeds, strict=True):
+            for secret in pair:
+                for v, share in masks.shares(secret, threshold, members, KeyStream(self.batch.seed)).items():
+                    dealt[v] += scalar_bytes(share)
+        return {v: bytes(data) for v, data in dealt.items()}
+
+
+def dealing(masking: type[Masking]) -> type[KeyedClient]:
+    """A client with such masks."""
+
+    class Client(KeyedClient):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            form, params, session, roster, number, identity, _, entropy = args
+            self.masking = masking(form, params, session, roster, number, identity, entropy)
+
+    return Client
 
 
 class ThresholdOfParticipants(Overheard):
@@ -288,7 +358,12 @@ LONGER_LISTS = mutant("longer-lists", "Lists of later epochs have room for as ma
 THRESHOLD_OF_PARTICIPANTS = mutant(
     "threshold-of-participants",
     "t counts who takes part, and not the roster.",
-    ThresholdOfParticipants(of_client=DealsToParticipants),
+    ThresholdOfParticipants(of_client=dealing(SharedByParticipants)),
+)
+ONE_POLYNOMIAL = mutant(
+    "one-polynomial",
+    "All mask keys of a client are shared with the same polynomial.",
+    Overheard(of_client=dealing(OnePolynomial)),
 )
 QUORUM_OF_NEED = Mutant("quorum-of-need", "As many answers are enough as decode.", {PAILLIER: Subject(QuorumOfNeed())})
 SIGMA_OF_THREE = Mutant(

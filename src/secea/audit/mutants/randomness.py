@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic import streams
+from secea.arithmetic import paillier, streams
 from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.ristretto import ORDER, scalar_of
 from secea.arithmetic.streams import Noise
@@ -20,7 +20,7 @@ from secea.audit import KEYED, PAILLIER, Instead, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.forms.paillier import Paillier
 from secea.steps import masks, oprf
-from secea.wire.randomness import KeyStream
+from secea.wire.randomness import Entropy, KeyStream
 
 Draw: TypeAlias = Callable[..., Residues]
 Change: TypeAlias = Callable[[Ring, Residues, Callable[[int], Residues]], None]
@@ -29,7 +29,7 @@ Change: TypeAlias = Callable[[Ring, Residues, Callable[[int], Residues]], None]
 HALF_A_PER_CENT: Final = 200
 
 _stream, _row_streams, _add_noise, _encode = streams.stream, streams.row_streams, streams.add_noise, streams.encode
-_elements, _blind = KeyStream.elements, oprf.blind
+_elements, _blind, _uniform = KeyStream.elements, oprf.blind, paillier._uniform
 
 
 def generators(change: Change) -> tuple[Instead, ...]:
@@ -167,6 +167,19 @@ def less_fill(*args: Any) -> NDArray[np.int64]:
     return _encode(matrix, entities, keys, f, s, narrow, used, step * (1 - 1 / HALF_A_PER_CENT), cap)
 
 
+def by_columns(*args: Any) -> NDArray[np.int64]:
+    """The fill of a value is the same in all columns."""
+    matrix, *rest = args
+    each = [_encode(np.ascontiguousarray(matrix[:, j : j + 1]), *rest) for j in range(matrix.shape[1])]
+    return np.concatenate(each, axis=1)
+
+
+def by_rows(*args: Any) -> NDArray[np.int64]:
+    """The fill of a value is the same under all names."""
+    matrix, entities, *rest = args
+    return _encode(matrix, np.zeros_like(entities), *rest)
+
+
 DIGIT_MISSING = of_keyed("digit-never-drawn", "The largest digit of the narrow noise is never drawn.",
     (streams, "add_noise", fewer_digits))  # fmt: skip
 WIDE_TOP_MISSING = of_keyed("wide-top-never-drawn", "The top half per cent of the wide noise is never drawn.",
@@ -175,6 +188,10 @@ ONE_NUMBER = of_keyed("one-narrow-number", "The s narrow numbers of a noise are 
     (streams, "add_noise", one_number))  # fmt: skip
 FILL_TOP_MISSING = of_keyed("fill-top-never-drawn", "The top half per cent of each number of a fill is never drawn.",
     (streams, "encode", less_fill))  # fmt: skip
+FILL_OF_COLUMNS = of_keyed("fill-without-column", "The fill of a value is the same in all columns.",
+    (streams, "encode", by_columns))  # fmt: skip
+FILL_OF_ROWS = of_keyed("fill-without-name", "The fill of a value is the same under all names.",
+    (streams, "encode", by_rows))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------- scalars, places
@@ -203,3 +220,20 @@ SHORT_SCALARS = of_keyed("short-scalars", "The top half per cent of the scalars 
     (masks, "scalars", short_scalars), (oprf, "_nonzero", short_nonzero))  # fmt: skip
 CHECK_POINT = of_keyed("check-point-never-first", "The check point is never the first of its list.",
     (oprf, "blind", unshuffled))  # fmt: skip
+SHORT_WEIGHTS = of_keyed("short-weights", "The weights of a check point have 64 bits in place of 128.",
+    (oprf, "WEIGHT_BYTES", 8))  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------- the paper's form
+
+
+def short_noise(p: int, entropy: Entropy, shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    """The top half per cent of a field is never drawn for noise."""
+    return np.asarray(_uniform(p - p // HALF_A_PER_CENT, entropy, shape), np.uint64)
+
+
+NOISE_TOP_MISSING = Mutant(
+    "noise-top-never-drawn",
+    "The top half per cent of the noise of an answer is never drawn.",
+    {PAILLIER: Subject(Paillier(), instead=((paillier, "_uniform", short_noise),))},
+)
