@@ -16,6 +16,7 @@ from secea.arithmetic.field import M61, PRIMES30
 from secea.arithmetic.ristretto import ORDER
 from secea.audit import specification as spec
 from secea.audit.claims.numbers import law_of_sum, leading
+from secea.audit.registry import caught_by
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
 from secea.params import Params
@@ -28,6 +29,20 @@ def test_the_specification_imports_nothing_of_the_product() -> None:
     modules += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
     assert modules
     assert not any(name.startswith("secea") for name in modules)
+
+
+NAMED = """
+    noise-of-a-few-units no-wide-noise fill-with-a-floor fill-split fill-of-low-bits fill-drawn-anew noise-of-t-clients
+    sigma-of-three noise-not-scaled one-noise-for-all noise-of-the-first-round quorum-of-need threshold-of-participants
+    signatures-one-less degree-one-less noise-clients-one-less one-check-column field-halved top-never-drawn biased-bit
+    never-zero zeros-for-nonzero repeated-words lanes-alike class-never-drawn digit-never-drawn wide-top-never-drawn
+    fill-top-never-drawn short-scalars check-point-never-first
+"""
+
+
+@pytest.mark.parametrize("name", NAMED.split())
+def test_each_number_that_protects_something_has_a_mutant_that_a_claim_names(name: str) -> None:
+    assert caught_by()[name]
 
 
 def test_values_that_the_documentation_states() -> None:
