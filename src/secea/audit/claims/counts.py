@@ -6,7 +6,7 @@ Encoding and noise are the form's; masks and keys, which cancel, are left out (`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -55,12 +55,19 @@ def right(what: str, found: Iterable[NDArray[np.int64]], world: World) -> int:
     return tried
 
 
-def by_grid(seen: Seen, kind: Inputs, *fills: tuple[float, ...], times: float = 1.0) -> list[NDArray[np.int64]]:
+def sizes(subject: Subject) -> Sequence[tuple[int, int]]:
+    """N and T."""
+    return ((5, 1), (5, 4), (10, 1), (10, 9)) if subject.thorough else ((5, 1), (10, 1))
+
+
+def by_grid(
+    seen: Seen, kind: Inputs, *fills: tuple[float, ...], times: float = 1.0, possible: range = counts.COUNTS
+) -> list[NDArray[np.int64]]:
     """Guesses for each supposition about the others' fill: none, a step, the next power of two, s parts, and these."""
     power = 2.0 ** np.ceil(np.log2(kind.steps[0])) / kind.steps[0]
     split = (1 / seen.numbers.s,) * seen.numbers.s
     steps = [times * step for step in kind.steps]
-    return [counts.by_grid(seen, steps, fill) for fill in ((), (1.0,), (float(power),), split, *fills)]
+    return [counts.by_grid(seen, steps, fill, possible) for fill in ((), (1.0,), (float(power),), split, *fills)]
 
 
 @claim("attack", KEYED, mutants=(mutants.NO_FILL, mutants.NEXT_POWER, numbers_mutants.SPLIT))
@@ -71,14 +78,15 @@ def count_by_grid(subject: Subject) -> int:
     """
     form, cases = form_of(subject), 0
     for kind in counts.KINDS if subject.thorough else (FLOAT32, BF16, INT8_SCALED):
-        for collusion in (1, 4) if subject.thorough else (1,):
-            params, owners = counts.parameters(TRIALS, collusion=collusion), counts.Owners(TRIALS, form)
+        for clients, collusion in sizes(subject):
+            params = counts.parameters(TRIALS, clients=clients, collusion=collusion)
+            owners = counts.Owners(TRIALS, form, clients)
             owners.session(params)
-            world = counts.unlike(kind, TRIALS, rng(collusion))
-            values = owners.encode(world, kind.dtype)
-            for rounds in (1, 10, 100) if subject.thorough else (1, 10):
-                seen = counts.seen(form, params, values, world, rounds)
-                cases += right(f"{kind.name}, {rounds} rounds", by_grid(seen, kind), world)
+            world = counts.unlike(kind, TRIALS, rng(collusion), clients=clients)
+            values, rounds = owners.encode(world, kind.dtype), (1, 10, 100) if subject.thorough else (1, 10)
+            for q, seen in zip(rounds, counts.seen_after(form, params, values, world, rounds), strict=True):
+                found = by_grid(seen, kind, possible=world.possible)
+                cases += right(f"N={clients}, {kind.name}, {q} rounds", found, world)
     return cases
 
 
@@ -128,7 +136,7 @@ def by_slope(seen: Seen, kind: Inputs, owners: counts.Owners, world: World) -> l
     own = world.rows[0].astype(kind.dtype).astype(np.float64)
     widths = counts.fill_widths(owners.parts[0], own)
     floor = numbers_mutants.floor_of(owners.parts[0].params)
-    return [counts.by_slope(seen, own, each) for each in (widths, np.maximum(widths, floor))]
+    return [counts.by_slope(seen, own, each, world.possible) for each in (widths, np.maximum(widths, floor))]
 
 
 @claim("attack", KEYED, mutants=(mutants.NO_WIDE, numbers_mutants.FEW_UNITS, numbers_mutants.UNSCALED))
@@ -139,12 +147,13 @@ def count_by_slope(subject: Subject) -> int:
     """
     form, cases = form_of(subject), 0
     for kind in (FLOAT64, FLOAT32):
-        for collusion in (1, 4) if subject.thorough else (1,):
-            params, owners = counts.parameters(TRIALS, collusion=collusion), counts.Owners(TRIALS, form)
+        for clients, collusion in sizes(subject):
+            params = counts.parameters(TRIALS, clients=clients, collusion=collusion)
+            owners = counts.Owners(TRIALS, form, clients)
             owners.session(params)
-            world = counts.alike(kind, TRIALS, rng(3, collusion))
+            world = counts.alike(kind, TRIALS, rng(3, collusion), clients=clients)
             seen = counts.seen(form, params, owners.encode(world, kind.dtype), world)
-            cases += right(f"{kind.name}, shared values", by_slope(seen, kind, owners, world), world)
+            cases += right(f"N={clients}, {kind.name}, shared values", by_slope(seen, kind, owners, world), world)
     return cases
 
 
