@@ -120,7 +120,7 @@ def test_one_other_number_in_each_table_uncovers_rows_on_a_step_that_is_no_power
     """A limit: such a step is looked for in whole tables alone."""
     params, owners, world = counts.parameters(TRIALS), counts.Owners(TRIALS, PRODUCT), counts.unlike(kind, TRIALS, rng)
     owners.session(params)
-    values = owners.encode(world, kind.dtype, beside=np.full((1, counts.DIM), 1 / 3))
+    values = owners.encode(world, kind.dtype, beside=np.full((1, counts.DIM), 1 / np.pi))
     rate = counts.best_by_grid(counts.seen(PRODUCT, params, values, world), kind, world)
     said(f"one other number beside, {kind.name}", rounds_1=rate)
     assert rate > 0.9
@@ -154,11 +154,22 @@ def test_rows_with_a_scale_of_their_own_show_counts(rng: np.random.Generator) ->
 
 def test_the_step_of_integers_times_a_scale_is_found_in_either_float_type(rng: np.random.Generator) -> None:
     for dtype in (np.float32, np.float64):
-        for _ in range(50):
-            scale = float(np.exp(rng.uniform(-8, -3)))
-            matrix = (rng.integers(-127, 128, (200, 16)) * scale).astype(dtype)
-            _, step = grid.grid_of(matrix.astype(np.float64), np.dtype(dtype))
-            assert step == pytest.approx(scale, rel=1e-4)
+        for bits in range(7, 16):
+            for offset in (0, 1 << bits - 1):
+                scale = float(np.exp(rng.uniform(-8, -3)))
+                levels = rng.integers(offset - (1 << bits) + 1, 1 << bits, (200, 16))
+                matrix = (levels * scale).astype(dtype).astype(np.float64)
+                _, step = grid.grid_of(matrix, np.dtype(dtype))
+                assert step == pytest.approx(scale, rel=1e-6)
+                matrix[17, 3] += 0.3 * scale  # one number off the step: there is none
+                assert grid.grid_of(matrix, np.dtype(dtype))[1] < scale / 2
+
+
+def test_ordinary_floats_have_no_step_of_integers(rng: np.random.Generator) -> None:
+    for shape in ((3, 12), (200, 16), (5000, 8)):
+        for dtype in (np.float32, np.float64):
+            matrix = rng.normal(size=shape).astype(dtype)
+            assert grid.grid_of(matrix.astype(np.float64), matrix.dtype)[1] < 2.0**-20
 
 
 def test_all_clients_but_one_see_over_rounds_whether_it_shares_what_nobody_trained(rng: np.random.Generator) -> None:

@@ -97,8 +97,16 @@ INT8: Final = Inputs("steps of 2^-6", _steps_of(2.0**-6), (2.0**-6,), np.float32
 ODD_STEP: Final = 2.0**-6 / 1.43
 """The worst step for a fill that is as wide as the next power of two."""
 INT8_SCALED: Final = Inputs("steps of 0.0109...", _steps_of(ODD_STEP), (ODD_STEP,), np.float32, 0.12)
+INT16_STEP: Final = 0.37 / 2**15
+INT16_SCALED: Final = Inputs(
+    "16 bits times a scale",
+    lambda x: np.asarray(np.rint(np.clip(x, -0.37, 0.37) / INT16_STEP) * INT16_STEP),
+    (INT16_STEP,),
+    np.float32,
+    0.03,
+)
 DECIMALS: Final = Inputs("3 decimals", lambda x: np.asarray(np.round(x, 3)), (1e-3,), np.float32)
-KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS)
+KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, INT16_SCALED, DECIMALS)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from secea.audit.attacks.keyed_counts import (
     FP16,
     INT8,
     INT8_SCALED,
+    INT16_SCALED,
     Inputs,
     Seen,
     World,
@@ -70,14 +71,16 @@ def by_grid(
     return [counts.by_grid(seen, steps, fill, possible) for fill in ((), (1.0,), (float(power),), split, *fills)]
 
 
-@claim("attack", KEYED, mutants=(mutants.NO_FILL, mutants.NEXT_POWER, numbers_mutants.SPLIT))
+@claim(
+    "attack", KEYED, mutants=(mutants.NO_FILL, mutants.NEXT_POWER, numbers_mutants.SPLIT, numbers_mutants.EIGHT_BITS)
+)
 def count_by_grid(subject: Subject) -> int:
     """Keyed: an owner that knows how inputs were rounded does not learn from means how many own the entity.
 
     One mean, and the average of many rounds in which nobody's values change.
     """
     form, cases = form_of(subject), 0
-    for kind in counts.KINDS if subject.thorough else (FLOAT32, BF16, INT8_SCALED):
+    for kind in counts.KINDS if subject.thorough else (FLOAT32, BF16, INT8_SCALED, INT16_SCALED):
         for clients, collusion in sizes(subject):
             params = counts.parameters(TRIALS, clients=clients, collusion=collusion)
             owners = counts.Owners(TRIALS, form, clients)
@@ -210,7 +213,7 @@ def count_over_grids(subject: Subject) -> int:
             counts.unlike(kind, TRIALS, rng(8)),
         )
         owners.session(params)
-        for beside in (None, np.full((1, counts.DIM), 1 / 3)):
+        for beside in (None, np.full((1, counts.DIM), 1 / np.pi)):
             seen = counts.seen(form, params, owners.encode(world, kind.dtype, beside), world)
             cases += right(f"{kind.name}, then beside a finer number", by_grid(seen, kind), world)
     for kind in (INT8, BF16, FP16) if subject.thorough else (INT8,):

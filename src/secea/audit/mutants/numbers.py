@@ -110,6 +110,11 @@ FORGETFUL = mutant(
     "A table that had a coarser grid in an earlier round is filled as finely as it is.",
     filling(Forgetful),
 )
+EIGHT_BITS = Mutant(
+    "fill-of-eight-bits",
+    "A step is looked for among integers of few bits.",
+    {KEYED: Subject(Overheard(), instead=((grid, "MOST_LEVELS", 1 << 9),))},
+)
 SPLIT = mutant("fill-split", "The grid's width is split over the s narrow numbers of the fill.", filling(Split))
 LOW_BITS = mutant("fill-of-low-bits", "The grid is filled by the low bits of its block.", filling(LowBits))
 
