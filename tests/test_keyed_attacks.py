@@ -22,7 +22,8 @@ from secea.audit.attacks import keyed_counts as counts
 from secea.audit.attacks.keyed import Coalition, Overheard
 from secea.audit.attacks.keyed_counts import BF16, DECIMALS, FLOAT32, FLOAT64, FP16, INT8, INT8_SCALED, LARGE
 from secea.audit.claims.keyed import Truth
-from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, filling
+from secea.audit.mutants.keyed import filling
+from secea.audit.mutants.numbers import Floored, floor_of
 from secea.audit.tails import binomial_tail
 from secea.errors import FaultyPeer, TableError
 from secea.forms.keyed.client import KeyedClient
@@ -30,7 +31,7 @@ from secea.forms.keyed.form import Kind
 from secea.params import Params
 from secea.party.phases import Agreement
 from secea.steps.means import Secrets
-from secea.table import Name, Table, as_table
+from secea.table import Name, as_table
 from secea.testing import Parties
 from secea.wire.messages import Buffer
 
@@ -101,15 +102,7 @@ def test_coarse_values_that_all_owners_share_show_counts_at_once(kind: counts.In
     assert 0.5 < one < 0.75
 
 
-class Floored(OtherGrid):
-    """Everything below 1/8 of the resolution is filled, whatever the grid."""
-
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
-        super().encoded_rows(table, rows, names)
-        return self.gridded(table, rows, names, MOST_BITS, FLOOR)
-
-
-FLOOR = 2.0 ** math.floor(math.log2(counts.parameters(TRIALS).resolution / 8))
+FLOOR = floor_of(counts.parameters(TRIALS))
 
 
 def test_a_fill_with_a_floor_shows_counts_over_rounds_of_shared_values(rng: np.random.Generator) -> None:
@@ -127,7 +120,7 @@ def test_one_other_number_in_each_table_uncovers_rows_on_a_step_that_is_no_power
     """A limit: such a step is looked for in whole tables alone."""
     params, owners, world = counts.parameters(TRIALS), counts.Owners(TRIALS, PRODUCT), counts.unlike(kind, TRIALS, rng)
     owners.session(params)
-    values = owners.encode(world, kind.dtype, beside=np.full((1, counts.DIM), 1 / 3))
+    values = owners.encode(world, kind.dtype, beside=np.full((1, counts.DIM), 1 / np.pi))
     rate = counts.best_by_grid(counts.seen(PRODUCT, params, values, world), kind, world)
     said(f"one other number beside, {kind.name}", rounds_1=rate)
     assert rate > 0.9
@@ -161,11 +154,22 @@ def test_rows_with_a_scale_of_their_own_show_counts(rng: np.random.Generator) ->
 
 def test_the_step_of_integers_times_a_scale_is_found_in_either_float_type(rng: np.random.Generator) -> None:
     for dtype in (np.float32, np.float64):
-        for _ in range(50):
-            scale = float(np.exp(rng.uniform(-8, -3)))
-            matrix = (rng.integers(-127, 128, (200, 16)) * scale).astype(dtype)
-            _, step = grid.grid_of(matrix.astype(np.float64), np.dtype(dtype))
-            assert step == pytest.approx(scale, rel=1e-4)
+        for bits in range(7, 16):
+            for offset in (0, 1 << bits - 1):
+                scale = float(np.exp(rng.uniform(-8, -3)))
+                levels = rng.integers(offset - (1 << bits) + 1, 1 << bits, (200, 16))
+                matrix = (levels * scale).astype(dtype).astype(np.float64)
+                _, step = grid.grid_of(matrix, np.dtype(dtype))
+                assert step == pytest.approx(scale, rel=1e-6)
+                matrix[17, 3] += 0.3 * scale  # one number off the step: there is none
+                assert grid.grid_of(matrix, np.dtype(dtype))[1] < scale / 2
+
+
+def test_ordinary_floats_have_no_step_of_integers(rng: np.random.Generator) -> None:
+    for shape in ((3, 12), (200, 16), (5000, 8)):
+        for dtype in (np.float32, np.float64):
+            matrix = rng.normal(size=shape).astype(dtype)
+            assert grid.grid_of(matrix.astype(np.float64), matrix.dtype)[1] < 2.0**-20
 
 
 def test_all_clients_but_one_see_over_rounds_whether_it_shares_what_nobody_trained(rng: np.random.Generator) -> None:
@@ -173,20 +177,12 @@ def test_all_clients_but_one_see_over_rounds_whether_it_shares_what_nobody_train
     for kind, most in ((FLOAT32, 0.6), (LARGE, 1.0)):
         params, owners = counts.parameters(TRIALS, collusion=4), counts.Owners(TRIALS, PRODUCT)
         owners.session(params)
-        made = counts.alike(kind, TRIALS, rng)
-        owned = np.ones_like(made.owned)
-        owned[4] = rng.random(TRIALS) < 0.5
-        world = counts.World(owned, made.rows)
-        values, own = owners.encode(world, kind.dtype), made.rows[0].astype(kind.dtype).astype(np.float64)
+        world = counts.alike(kind, TRIALS, rng, inside=4)
+        values, own = owners.encode(world, kind.dtype), world.rows[0].astype(kind.dtype).astype(np.float64)
         widths = counts.fill_widths(owners.parts[0], own)
         one, hundred = (
-            counts.rate(
-                counts.by_slope(
-                    counts.seen(PRODUCT, params, values, world, rounds, inside=4), own, widths, range(4, 6)
-                ),
-                world,
-            )
-            for rounds in (1, 100)
+            counts.rate(counts.by_slope(seen, own, widths, world.possible), world)
+            for seen in counts.seen_after(PRODUCT, params, values, world, (1, 100))
         )
         said(f"four together, chance 50 %, {kind.name}", rounds_1=one, rounds_100=hundred)
         assert one <= hundred + 0.06 <= most + 0.06
@@ -227,7 +223,7 @@ def test_a_whole_federation_shows_its_owners_no_more_counts_than_chance(rng: np.
     table = as_table(tables[0])
     own = np.ldexp(part.tables.encoded(table, part.names).astype(np.float64), -part.numbers.f)
     width = math.ldexp(part.numbers.noise.wide, -part.numbers.f)
-    seen = counts.Seen(part.numbers, 1, own, part.result.means, part.numbers.ring.zeros(0), [(width, 2)])
+    seen = counts.Seen(part.numbers, 1, own, part.result.means, np.zeros((0, 0), np.int32), [(width, 2)])
     made = counts.World(world.owned[:, order], world.rows[:, order])
     rate = counts.best_by_grid(seen, BF16, made)
     said("whole federation, bf16", rounds_1=rate)

@@ -50,6 +50,7 @@ def main() -> None:
 @click.option("--mutant", metavar="NAME", help="Take one protection away first: the audit must then object.")
 @click.option("--thorough", is_flag=True, help="More federations, more inputs, more rounds: a few minutes.")
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
+@click.option("--counts", is_flag=True, help="Show how often attacks find how many clients own an entity: minutes.")
 @click.option(
     "--json",
     "as_json",
@@ -57,7 +58,13 @@ def main() -> None:
     help="Print a list of {name, form, claim, method, cases, ok, objection, broke_off}.",
 )
 def audit(
-    form: str | None, names: tuple[str, ...], mutant: str | None, thorough: bool, listed: bool, as_json: bool
+    form: str | None,
+    names: tuple[str, ...],
+    mutant: str | None,
+    thorough: bool,
+    listed: bool,
+    counts: bool,
+    as_json: bool,
 ) -> None:
     """Check every privacy claim, first of form keyed and then of form paillier, with the code that is installed.
 
@@ -74,6 +81,7 @@ def audit(
       secea audit                                 less than a minute
       secea audit --form keyed --thorough         a few minutes
       secea audit --list                          what is claimed, and what can be taken away
+      secea audit --counts                        what attacks on the number of owners reach, beside chance
       secea audit --claim names --claim rows      two claims
       secea audit --mutant fewer-masks            objections, and exit code 1
       secea audit --json > findings.json          for other programs
@@ -88,6 +96,11 @@ def audit(
         claims, broken = report.chosen(names, mutant)
     except KeyError as error:
         raise click.UsageError(str(error.args[0])) from None
+    if counts:
+        from secea.audit import rates
+
+        rates.show(rates.measured(rates.form_of(broken)), as_json=as_json)
+        return
     fine = report.run(claims, broken, forms=forms, thorough=thorough, as_json=as_json)
     sys.exit(0 if fine else 1)
 

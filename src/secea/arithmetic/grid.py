@@ -32,8 +32,10 @@ MOST_LOOKED_AT: Final = 1 << 13
 LEAST: Final = float(np.finfo(np.float64).smallest_normal)
 """Smaller numbers count as zero and have no grid. The kernels skip them too."""
 MOST_DECIMALS: Final = 15
-MOST_LEVELS: Final = 1 << 9
-"""Numbers that take at most this many values, apart from the sign, may have been integers times a scale."""
+MOST_LEVELS: Final = 1 << 15
+"""Numbers may have been integers of up to 16 bits, times a scale."""
+NEAR: Final = 2.0**-7
+"""How far float32 may move an integer of 16 bits times a scale, and twice as much, in parts of the scale."""
 
 
 def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, float]:
@@ -69,17 +71,19 @@ def grid_of_rows(matrix: NDArray[np.float64], used: int, step: float) -> tuple[N
 
 
 def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float:
-    """The scale of numbers that were integers of few bits times a scale (int8, dequantised); 0 if they were not."""
-    if few.size > MOST_LEVELS:
+    """The scale of numbers that were integers of few bits times a scale (dequantised); 0 if they were not."""
+    apart, largest = few - few[0], float(few[-1])
+    step = float(np.diff(few, prepend=0.0).min())
+    if largest > 2 * MOST_LEVELS * step:
         return 0.0
-    step, largest = float(np.diff(few, prepend=0.0).min()), float(few[-1])
-    if largest > (MOST_LEVELS + 0.5) * step:
-        return 0.0
-    step = largest / round(largest / step)  # a difference has the floats' rounding in it, the largest number hardly
+    # A difference has the floats' rounding in it. The same rounding counts for less in one that is twice as large.
+    reach = np.searchsorted(apart, step * 2.0 ** np.arange(1, MOST_LEVELS.bit_length()))
+    for known in (*apart[np.minimum(reach, few.size - 1)].tolist(), largest):
+        step = known / max(1, round(known / step))
     with np.errstate(over="ignore", invalid="ignore"):  # beside tiny numbers there may be one that was not looked at
         levels = matrix / step
-        near = np.abs(levels - np.rint(levels)).max() < 1e-3
-    return step if near and np.abs(levels).max() <= MOST_LEVELS else 0.0
+        near = np.abs(levels - np.rint(levels)).max() < NEAR
+    return step if near and np.abs(levels).max() <= MOST_LEVELS + 0.5 else 0.0
 
 
 def _decimal_step(matrix: NDArray[np.float64], few: NDArray[np.float64], bits: int) -> float:

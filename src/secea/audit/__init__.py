@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from secea.audit.standing import standing_in
+from secea.audit.standing import Within, attributes_stand_in, standing_in
 from secea.forms.paillier import Paillier
 from secea.party.client import Client
 from secea.party.form import Form
@@ -42,7 +42,9 @@ class Subject:
     session: type[Session] = WatchedSession
     client: type[Client] = Client
     instead: Mapping[Any, Any] = field(default_factory=dict, repr=False)
-    """Functions of the package, and what stands in their place."""
+    """Functions and classes of the package, and what stands in their place, wherever they are used."""
+    within: tuple[Within, ...] = field(default=(), repr=False)
+    """What replaces methods, and generators that a form does not choose."""
     thorough: bool = False
     """More cases, where a claim has them."""
 
@@ -87,7 +89,7 @@ def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Chec
         sentence, name = (inspect.getdoc(check) or "").partition("\n\n")[0], getattr(check, "__name__", "")
 
         def checked(subject: Subject) -> int:
-            with standing_in(subject.instead):
+            with standing_in(subject.instead), attributes_stand_in(*subject.within):
                 return check(subject)
 
         return Claim(name.replace("_", "-"), sentence, method, forms, checked, tuple(mutants))

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from secea.arithmetic.ristretto import add, from_uniform, inverses, multiply, scalar_bytes, scalar_of
 from secea.arithmetic.streams import add_noise, add_streams, encode, row_streams, stream
 from secea.audit import Objection, Subject
-from secea.audit.standing import methods_stand_in, standing_in
+from secea.audit.standing import attributes_stand_in, standing_in
 from secea.steps import masks, oprf
 from secea.table import TableLike
 from secea.testing import Parties
@@ -424,7 +424,7 @@ def _methods(trace: Trace) -> Iterator[None]:
         trace.shown.append(hello(self))
         return hello(self)
 
-    with methods_stand_in(
+    with attributes_stand_in(
         (KeyStream, "fill", traced_fill), (KeyStream, "bytes", traced_bytes), (Sealer, "seal", traced_seal),
         (Signer, "seal", traced_sign), (Hello, "to_bytes", traced_hello),
     ):  # fmt: skip

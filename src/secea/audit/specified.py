@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from secea.arithmetic import grid
 from secea.arithmetic.field import M61, Residues, Ring
 from secea.arithmetic.ristretto import ORDER
-from secea.audit.standing import methods_stand_in, standing_in
+from secea.audit.standing import attributes_stand_in, standing_in
 from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient, Round
 from secea.forms.keyed.form import Kind
@@ -135,7 +135,7 @@ def recorded() -> Iterator[Record]:
         return divide(ring, total, e, columns)
 
     with (
-        methods_stand_in((KeyedClient, "payloads", client_says), (KeyedServer, "ready", server_says)),
+        attributes_stand_in((KeyedClient, "payloads", client_says), (KeyedServer, "ready", server_says)),
         standing_in({divide: divided}),
     ):
         yield record

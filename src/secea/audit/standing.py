@@ -7,7 +7,7 @@ replaced, a mutant names what stands in its place.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,14 +35,18 @@ def standing_in(instead: Mapping[Any, Any], *, but: str = "secea.audit", **const
             setattr(module, attribute, value)
 
 
+Within = tuple[object, str, Any]
+"""A module or a class, the name of something in it, and what stands there instead."""
+
+
 @contextmanager
-def methods_stand_in(*methods: tuple[type, str, Callable[..., Any]]) -> Iterator[None]:
-    """Another method of this name in each of these classes."""
-    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in methods]
-    for owner, name, instead in methods:
-        setattr(owner, name, instead)
+def attributes_stand_in(*within: Within) -> Iterator[None]:
+    """Put these in their places, and put back what was there."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in within]
     try:
+        for owner, name, other in within:
+            setattr(owner, name, other)
         yield
     finally:
-        for owner, name, method in before:
-            setattr(owner, name, method)
+        for owner, name, was in before:
+            setattr(owner, name, was)

@@ -2,6 +2,7 @@
 
 Tail probabilities are computed from bounds or series, without tables. FALSE_ALARM is the allowed probability of a false
 alarm in one test. Attacks and statistics together make fewer than 1,000 tests, so all of them together may reach 1e-11.
+(A battery of `uniformity` counts as one.)
 Tests based on bounds keep to it exactly. The chi-square distribution is an approximation: with at least 180 expected
 samples per part, a tail of 1e-14 is right to within a factor of about 100. The audit as a whole stays below 1e-9.
 """
@@ -65,7 +66,10 @@ LEAST: Final = 4000
 
 
 def uniform(what: str, ring: Ring, x: Residues) -> int:
-    """Object if elements [P, ...] do not look uniform modulo each prime. Returns the number of tests."""
+    """Object if elements [P, ...] do not look uniform modulo each prime. Returns the number of tests.
+
+    For small messages. `uniformity` sees far smaller flaws, and needs more samples.
+    """
     for p, row in zip(ring.primes, x.reshape(ring.size, -1), strict=True):
         assert row.size >= LEAST, f"{what}: {row.size} samples are too few"
         wide = row.astype(np.uint64) // np.uint64(-(-p // PARTS))

@@ -8,6 +8,8 @@ noise, its own input to the last bit, and the noise that it added itself. Suppos
 * `by_slope`: if nobody has trained since all got the same mean, it knows the others' values. Then its own fill moves
   the mean by 1/c of itself.
 * `by_lattice`: without narrow noise, C times the mean is an integer and a multiple of C/c.
+* `by_spectrum`: the same in the spectrum of these integers, as power at the multiples of c. `strongest_line` takes many
+  entities together.
 
 Each attack guesses the likeliest count. Encoding and noise are the product's own code. Masks and keys are left out,
 since they cancel.
@@ -25,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid, streams
-from secea.arithmetic.field import Residues
+from secea.arithmetic.fixedpoint import centred
 from secea.arithmetic.portable import grids_of
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Keyed
@@ -48,6 +50,8 @@ POINTS: Final = 4096
 """The number of points at which a density is computed."""
 OTHERWISE: Final = 0.01
 """The share of numbers that may be off for other reasons."""
+AT_ONCE: Final = 500
+"""Entities whose spectra are taken together."""
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -93,50 +97,72 @@ INT8: Final = Inputs("steps of 2^-6", _steps_of(2.0**-6), (2.0**-6,), np.float32
 ODD_STEP: Final = 2.0**-6 / 1.43
 """The worst step for a fill that is as wide as the next power of two."""
 INT8_SCALED: Final = Inputs("steps of 0.0109...", _steps_of(ODD_STEP), (ODD_STEP,), np.float32, 0.12)
+INT16_STEP: Final = 0.37 / 2**15
+INT16_SCALED: Final = Inputs(
+    "16 bits times a scale",
+    lambda x: np.asarray(np.rint(np.clip(x, -0.37, 0.37) / INT16_STEP) * INT16_STEP),
+    (INT16_STEP,),
+    np.float32,
+    0.03,
+)
 DECIMALS: Final = Inputs("3 decimals", lambda x: np.asarray(np.round(x, 3)), (1e-3,), np.float32)
-KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, DECIMALS)
+KINDS: Final = (FLOAT64, FLOAT32, LARGE, BF16, FP16, INT8, INT8_SCALED, INT16_SCALED, DECIMALS)
 
 
 @dataclass(frozen=True)
 class World:
-    """Who owns what: `owned[n, e]` if client n owns entity e, with inputs `rows[n, e]`. Client 0 owns everything."""
+    """Who owns what: `owned[n, e]` if client n owns entity e, with inputs `rows[n, e]`.
+
+    The first `inside` clients own everything, and want to know how many others do.
+    """
 
     owned: NDArray[np.bool_]
     rows: Floats
+    inside: int = 1
 
     @property
     def counts(self) -> Counts:
         """The number of owners of each entity, which the adversary wants to know."""
         return np.asarray(self.owned.sum(axis=0), np.int64)
 
+    @property
+    def possible(self) -> range:
+        """The counts among which it has to choose."""
+        return range(max(2, self.inside), len(self.owned) + 1)
 
-def _owned(rng: np.random.Generator, entities: int) -> NDArray[np.bool_]:
-    """Random owners: client 0 and a random choice of others, with a random count for each entity."""
-    order = rng.permuted(np.tile(np.arange(1, CLIENTS), (entities, 1)), axis=1)
-    counts = rng.integers(COUNTS.start, COUNTS.stop, entities)
-    owned = np.zeros((CLIENTS, entities), np.bool_)
-    owned[0] = True
-    for k in range(CLIENTS - 1):
-        owned[order[:, k], np.arange(entities)] = k + 1 < counts
+
+def _owned(rng: np.random.Generator, entities: int, clients: int, inside: int) -> NDArray[np.bool_]:
+    """Random owners: those inside and a random choice of others, with a random count for each entity."""
+    order = rng.permuted(np.tile(np.arange(inside, clients), (entities, 1)), axis=1)
+    counts = rng.integers(max(2, inside), clients + 1, entities)
+    owned = np.zeros((clients, entities), np.bool_)
+    owned[:inside] = True
+    for k in range(clients - inside):
+        owned[order[:, k], np.arange(entities)] = k + inside < counts
     return owned
 
 
-def unlike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM) -> World:
+def unlike(
+    kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM, clients: int = CLIENTS, inside: int = 1
+) -> World:
     """A world in which owners have different values. The size of a mean tells nothing about the count."""
-    owned, shape = _owned(rng, entities), (entities, dim)
-    rows = kind.rounded(rng.normal(scale=kind.scale, size=(CLIENTS, *shape)))
+    owned, shape = _owned(rng, entities, clients, inside), (entities, dim)
+    rows = kind.rounded(rng.normal(scale=kind.scale, size=(clients, *shape)))
     wanted, counts = rng.normal(scale=kind.scale, size=shape), owned.sum(axis=0)
-    last = CLIENTS - 1 - np.argmax(owned[::-1], axis=0)  # what is missing comes from the last owner
+    last = clients - 1 - np.argmax(owned[::-1], axis=0)  # what is missing comes from the last owner
     every = np.arange(entities)
     rest = np.where(owned[:, :, None], rows, 0).sum(axis=0) - rows[last, every]
     rows[last, every] = np.clip(kind.rounded(counts[:, None] * wanted - rest), -60, 60)
-    return World(owned, rows)
+    return World(owned, rows, inside)
 
 
-def alike(kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM) -> World:
+def alike(
+    kind: Inputs, entities: int, rng: np.random.Generator, dim: int = DIM, clients: int = CLIENTS, inside: int = 1
+) -> World:
     """A world in which all owners of an entity have the same values, as if nobody trained since the last mean."""
     values = np.clip(kind.rounded(rng.normal(scale=kind.scale, size=(entities, dim))), -60, 60)
-    return World(_owned(rng, entities), np.broadcast_to(values, (CLIENTS, *values.shape)).copy())
+    owned = _owned(rng, entities, clients, inside)
+    return World(owned, np.broadcast_to(values, (clients, *values.shape)).copy(), inside)
 
 
 # ------------------------------------------------------------------------------------------------- the product's rounds
@@ -150,10 +176,10 @@ def parameters(entities: int, dim: int = DIM, clients: int = CLIENTS, collusion:
 class Owners:
     """The encoding side of all clients. Their identities outlast a session."""
 
-    def __init__(self, entities: int, form: Keyed) -> None:
+    def __init__(self, entities: int, form: Keyed, clients: int = CLIENTS) -> None:
         self.form = form
         self.names = [f"{e}" for e in range(entities)]
-        self.identities = [Identity.generate(os.urandom) for _ in range(CLIENTS)]
+        self.identities = [Identity.generate(os.urandom) for _ in range(clients)]
         self.parts: list[KeyedClient] = []
 
     def session(self, params: Params) -> None:
@@ -190,8 +216,8 @@ class Seen:
     """The sum of their own inputs, with fill."""
     means: Floats
     """The means, averaged over the rounds, without their own noise."""
-    integers: Residues
-    """C * S / c of the last round, plus the noise of others."""
+    residues: NDArray[np.int32]
+    """[entities, C]: how often C times the mean had each residue modulo C, in all rounds and coordinates."""
     noise: Widths
     """The distribution of the noise that is left in the averaged means."""
 
@@ -202,29 +228,40 @@ class Seen:
         return replace(self, own=own, means=means, noise=noise)
 
 
-def seen(
-    form: Keyed, params: Params, values: NDArray[np.int64], world: World, rounds: int = 1, *, inside: int = 1
-) -> Seen:
+def seen(form: Keyed, params: Params, values: NDArray[np.int64], world: World, rounds: int = 1) -> Seen:
     """What the adversary sees after this many rounds, with the form's own noise."""
+    return seen_after(form, params, values, world, (rounds,))[-1]
+
+
+def seen_after(
+    form: Keyed, params: Params, values: NDArray[np.int64], world: World, after: Sequence[int]
+) -> list[Seen]:
+    """The same after each of several numbers of rounds, in ascending order."""
+    inside = world.inside
     params = form.checked(params)
     n, everyone = form.numbers(params), tuple(range(params.clients))
     ring, law = n.ring, n.noise_of(form.noise_count(params, params.clients))
     sums = ring.reduce(np.where(world.owned[:, :, None], values, 0).sum(axis=0))
     streams.scale_rows(ring, sums, ring.constant([n.C // int(c) for c in world.counts]))
-    means, others, total, times = np.zeros(values.shape[1:]), 0, sums, n.C // law.scale
-    for q in range(1, rounds + 1):
+    sums_of_means, others, times, unit = np.zeros(values.shape[1:]), 0, n.C // law.scale, math.ldexp(1.0, -n.f)
+    own, found = np.ldexp(values[:inside].sum(axis=0).astype(np.float64), -n.f), list[Seen]()
+    residues, entity = np.zeros((values.shape[1], n.C), np.int32), np.arange(values.shape[1])
+    for q in range(1, after[-1] + 1):
         turn = form.noise_clients(params, Agreement(participants=everyone, members=everyone, round=q))
         noisy = [w for w in turn if w >= inside]
         e = ring.zeros(*values.shape[1:])
         for _ in noisy:
             streams.add_noise(ring, e, os.urandom(32), 0, law)
         streams.scale_rows(ring, e, ring.constant([times] * e.shape[1]))  # 1, except with a mutant's noise
-        total = ring.add(sums, e)
-        means += ring.join(total, math.ldexp(1.0 / n.C, -n.f), len(noisy) * law.largest * times // 2) / rounds
+        ring.add_into(e, sums)
+        for column in (centred(ring, e) % n.C).T:
+            residues[entity, column] += 1
+        sums_of_means += ring.join(e, math.ldexp(1.0 / n.C, -n.f), len(noisy) * law.largest * times // 2)
         others += len(noisy)
-    unit = math.ldexp(1.0, -n.f)
-    noise = [(law.wide * unit / rounds, others), (unit / rounds, n.s * others)]
-    return Seen(n, inside, np.ldexp(values[:inside].sum(axis=0).astype(np.float64), -n.f), means, total, noise)
+        if q in after:
+            noise = [(law.wide * unit / q, others), (unit / q, n.s * others)]
+            found.append(Seen(n, inside, own, sums_of_means / q, residues.copy(), noise))
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ guesses
@@ -295,16 +332,31 @@ def by_slope(was: Seen, values: Floats, widths: Floats, counts: range = COUNTS) 
 
 def by_lattice(was: Seen, counts: range = COUNTS) -> Counts:
     """Guess the count: if nothing blurs it, C times the mean is a multiple of C/c in all coordinates."""
-    n = was.numbers
-    assert n.ring.size == 1
-    p = n.ring.primes[0]
-    left = np.array([(int(x) if x < p // 2 else int(x) - p) % n.C for x in was.integers[0].reshape(-1)])
-    rest = left.reshape(was.integers.shape[1:])
-    scores = []
+    C, every, scores = was.numbers.C, was.residues.sum(axis=1), []
     for c in counts:
-        on = rest % (n.C // c) == 0
-        scores.append(np.log(OTHERWISE / n.C + np.where(on, (1 - OTHERWISE) / c, 0)).sum(axis=1))
+        on = was.residues[:, :: C // c].sum(axis=1)
+        scores.append(on * math.log(OTHERWISE / C + (1 - OTHERWISE) / c) + (every - on) * math.log(OTHERWISE / C))
     return np.asarray(counts.start + np.argmax(np.stack(scores), axis=0), np.int64)
+
+
+def by_spectrum(was: Seen, counts: range = COUNTS) -> Counts:
+    """Guess the count at whose multiples the spectrum of an entity's integers, modulo C, has the most power."""
+    C, found = was.numbers.C, []
+    for some in np.array_split(was.residues, 1 + len(was.residues) // AT_ONCE):
+        power = np.abs(np.fft.fft(some, axis=1)) ** 2
+        lines = [power[:, c:C:c] for c in counts]  # each line that is chance has the same mean
+        found.append(np.stack([(line.mean(axis=1)) for line in lines]).argmax(axis=0))
+    return np.asarray(counts.start + np.concatenate(found), np.int64)
+
+
+def strongest_line(was: Seen, some: NDArray[np.bool_]) -> tuple[int, float, int]:
+    """The strongest line in the spectrum of some entities together: its number k of C, its amplitude, and the samples.
+
+    Integers that are uniform modulo C have none. A lattice of step C/c shows as lines at the multiples of c.
+    """
+    seen = was.residues[some].sum(axis=0)
+    lines = np.abs(np.fft.fft(seen)[1:]) / seen.sum()
+    return 1 + int(np.argmax(lines)), float(lines.max()), int(seen.sum())
 
 
 def rate(found: Counts, world: World) -> float:

@@ -452,7 +452,7 @@ def _same_for_all(secret: int, threshold: int, clients: Sequence[int], stream: K
     return dict.fromkeys(clients, secret)
 
 
-SHORT_SCALARS = replaced("short-scalars", "Keys of masks have 128 bits.", {scalar_of: _short})
+SHORT_SCALARS = replaced("half-scalars", "Keys of masks have 128 bits.", {scalar_of: _short})
 SHORT_POLYNOMIALS = replaced(
     "short-polynomials", "Polynomials that share mask keys have short coefficients.", {shares: _short_polynomials}
 )

@@ -1,0 +1,381 @@
+"""The form "keyed" with another fill or another noise, and both forms with other bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic import grid
+from secea.arithmetic.field import Residues
+from secea.arithmetic.portable import Noise, _fields, grids_of
+from secea.arithmetic.ristretto import scalar_bytes
+from secea.audit import KEYED, PAILLIER, Mutant, Subject
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, checking, filling, mutant, noisy
+from secea.audit.mutants.paillier import Weakened
+from secea.audit.specification import leftover_bits
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.masking import Masking
+from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.shared import RoundSecrets
+from secea.forms.keyed.tables import Tables
+from secea.forms.paillier import Paillier
+from secea.forms.paillier.numbers import Numbers as PaperNumbers
+from secea.params import Params
+from secea.party.phases import Agreement
+from secea.steps import masks
+from secea.steps.means import Secrets
+from secea.table import Name, Table
+from secea.wire.randomness import KeyStream
+
+Words = NDArray[np.uint64]
+
+
+# ---------------------------------------------------------------------------------------------------------------- fill
+
+
+class Floored(OtherGrid):
+    """Everything below 1/8 of the resolution is filled, whatever the grid."""
+
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+        """With a grid of at least that."""
+        Tables.encoded_rows(self, table, rows, names)
+        return self.gridded(table, rows, names, MOST_BITS, floor_of(self._params))
+
+
+def floor_of(params: Params) -> float:
+    """The power of two at or below an eighth of the resolution."""
+    return 2.0 ** math.floor(math.log2(params.resolution / 8))
+
+
+class Forgetful(Tables):
+    """The grid of an earlier table is forgotten."""
+
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+        """With this table's own grid."""
+        self.grid = None
+        return super().encoded_rows(table, rows, names)
+
+
+class Redrawn(OtherGrid):
+    """The number that fills the grid is made otherwise."""
+
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+        """The same words, and `filled` of them."""
+        Tables.encoded_rows(self, table, rows, names)
+        assert self.grid is not None
+        n, own = self._numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
+        units = np.floor(np.ldexp(grids_of(own, *grid.grid_of_rows(own, *self.grid), n.cap), n.f))
+        blocks = np.empty((*own.shape, 2), "<u8")
+        blocks[:, :, 0] = self.hashed(names)[:, None] + np.arange(own.shape[1], dtype=np.uint64)
+        blocks[:, :, 1] = (own + 0.0).view(np.uint64)
+        words = [_fields(key, blocks) for key in self.fill[:-1]]
+        bare = self.gridded(table, rows, names, MOST_BITS, 0.0)
+        return np.asarray(bare + self.filled(np.where(units > n.w, units, 0.0), words), np.int64)
+
+    def filled(self, units: NDArray[np.float64], words: Sequence[Words]) -> NDArray[np.int64]:
+        """What fills these units."""
+        raise NotImplementedError
+
+
+class Split(Redrawn):
+    """The grid's width is split over the s narrow numbers."""
+
+    def filled(self, units: NDArray[np.float64], words: Sequence[Words]) -> NDArray[np.int64]:
+        """A part of the width for each of them."""
+        s = self._numbers.s
+        parts = np.concatenate(words, axis=2)[:, :, :s] * 2.0**-32 - 0.5
+        return np.asarray(np.rint((parts * (units / s)[:, :, None]).sum(axis=2)), np.int64)
+
+
+class LowBits(Redrawn):
+    """The grid is filled by low bits of the block, which another fixed point does not scale."""
+
+    def filled(self, units: NDArray[np.float64], words: Sequence[Words]) -> NDArray[np.int64]:
+        """The rest of 63 bits modulo the width."""
+        z = (words[0][:, :, 0] | words[0][:, :, 1] << np.uint64(32)) >> np.uint64(1)
+        width = np.maximum(units, 1).astype(np.int64)
+        return np.asarray(z.astype(np.int64) % width - width // 2, np.int64)
+
+
+FLOOR = mutant("fill-with-a-floor", "A fill is at least as wide as 1/8 of the resolution.", filling(Floored))
+FORGETFUL = mutant(
+    "grid-forgotten",
+    "A table that had a coarser grid in an earlier round is filled as finely as it is.",
+    filling(Forgetful),
+)
+EIGHT_BITS = Mutant(
+    "fill-of-eight-bits",
+    "A step is looked for among integers of few bits.",
+    {KEYED: Subject(Overheard(), within=((grid, "MOST_LEVELS", 1 << 9),))},
+)
+SPLIT = mutant("fill-split", "The grid's width is split over the s narrow numbers of the fill.", filling(Split))
+LOW_BITS = mutant("fill-of-low-bits", "The grid is filled by the low bits of its block.", filling(LowBits))
+
+
+# --------------------------------------------------------------------------------------------------------------- noise
+
+
+class FewUnits(Numbers):
+    """One narrow number, and a wide one that is hardly wider."""
+
+    def noise_of(self, noisy: int) -> Noise:
+        """The noise of one noise client."""
+        return replace(super().noise_of(noisy), s=1, wide=8)
+
+
+class Unscaled(Numbers):
+    """The wide number has one width at every resolution."""
+
+    def noise_of(self, noisy: int) -> Noise:
+        """The noise of one noise client."""
+        return replace(super().noise_of(noisy), wide=(1 << 20) // noisy)
+
+
+class NoiseOfT(Overheard):
+    """There are T noise clients, so that no honest one may be among them."""
+
+    def noise_count(self, params: Params, members: int) -> int:
+        """W."""
+        return min(members, params.T)
+
+
+class OneSeed(KeyedClient):
+    """All noise clients draw their noise from one seed, which comes from the shared secret."""
+
+    def enter(self, at: Agreement) -> None:
+        """Replace the seed."""
+        super().enter(at)
+        if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
+            self.round = replace(self.round, noise_seed=self.secrets(at).key("noise of all"))
+
+
+class OldSeed(KeyedClient):
+    """A noise client keeps the seed of its first round."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.kept = b""
+
+    def enter(self, at: Agreement) -> None:
+        """Replace the seed."""
+        super().enter(at)
+        if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
+            self.kept = self.kept or self.round.noise_seed
+            self.round = replace(self.round, noise_seed=self.kept)
+
+
+FEW_UNITS = mutant("noise-of-a-few-units", "The noise of a mean spans a few units.", noisy(FewUnits))
+UNSCALED = mutant(
+    "noise-not-scaled", "The wide number of the noise does not grow with the resolution.", noisy(Unscaled)
+)
+NOISE_OF_T = mutant("noise-of-t-clients", "T clients add noise to a round in place of T+1.", NoiseOfT())
+ONE_SEED = mutant(
+    "one-noise-for-all", "All noise clients of a round draw their noise from one seed.", Overheard(of_client=OneSeed)
+)
+OLD_SEED = mutant("noise-of-the-first-round", "Noise clients keep their first seed.", Overheard(of_client=OldSeed))
+
+
+# ------------------------------------------------------------------------------------------------- secrets of a round
+
+
+@dataclass(frozen=True)
+class SamePads(RoundSecrets):
+    """The pads of all chunks are those of the first."""
+
+    def pads(self, client: int, chunk: int, rows: int) -> tuple[Residues, ...]:
+        """H of one noise client."""
+        return super().pads(client, 0, rows)
+
+    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
+        """With such sums of pads."""
+        return replace(super().of(chunk, rows, noise_clients), H=super().of(0, rows, noise_clients).H)
+
+
+@dataclass(frozen=True)
+class SameWeights(RoundSecrets):
+    """The weights of the columns are those of round 0."""
+
+    def alpha(self) -> tuple[Residues, ...]:
+        """The weights of the columns."""
+        return RoundSecrets.alpha(replace(self, q=0))
+
+
+SAME_PADS = mutant(
+    "same-pads-in-all-chunks", "The pads of noise columns are the same in all chunks.", checking(SamePads)
+)
+SAME_WEIGHTS = mutant(
+    "same-weights-in-all-rounds", "The weights of the check are the same in all rounds.", checking(SameWeights)
+)
+
+
+# --------------------------------------------------------------------------------------------------- rules and bounds
+
+
+class DegreeOneLess(Overheard):
+    """Each client shares masks with T+D others."""
+
+    def degree(self, params: Params) -> int:
+        """The degree of the graph of masks."""
+        return super().degree(params) - 1
+
+
+class SignaturesOneLess(Overheard):
+    """One client fewer has to confirm the lists of names."""
+
+    def signatures(self, params: Params) -> int:
+        """Z."""
+        return super().signatures(params) - 1
+
+
+class NoiseOneLess(Overheard):
+    """T+D clients add noise."""
+
+    def noise_count(self, params: Params, members: int) -> int:
+        """W."""
+        return min(members, params.T + params.dropouts)
+
+
+class LongerLists(Overheard):
+    """Lists of later epochs are as long as those of the first."""
+
+    def list_size(self, params: Params, names: int) -> int:
+        """The names that a list has room for."""
+        return super().list_size(params, 1)
+
+
+class SharedByParticipants(Masking):
+    """Shares its mask keys so that all participants but D open them, whoever is absent."""
+
+    def _dealt(self) -> dict[int, bytes]:
+        assert self.batch is not None
+        whole = self.params
+        self.params = replace(whole, dropouts=whole.dropouts + whole.clients - len(self.batch.members))
+        dealt = super()._dealt()
+        self.params = whole
+        return dealt
+
+
+class OnePolynomial(Masking):
+    """Shares all its mask keys and self seeds with the same further coefficients."""
+
+    def _dealt(self) -> dict[int, bytes]:
+        assert self.batch is not None
+        threshold, members = self.form.threshold(self.params), self.batch.members
+        dealt = {v: bytearray() for v in members}
+        for pair in zip(self.batch.keys, self.batch.seeds, strict=True):
+            for secret in pair:
+                for v, share in masks.shares(secret, threshold, members, KeyStream(self.batch.seed)).items():
+                    dealt[v] += scalar_bytes(share)
+        return {v: bytes(data) for v, data in dealt.items()}
+
+
+def dealing(masking: type[Masking]) -> type[KeyedClient]:
+    """A client with such masks."""
+
+    class Client(KeyedClient):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            form, params, session, roster, number, identity, _, entropy = args
+            self.masking = masking(form, params, session, roster, number, identity, entropy)
+
+    return Client
+
+
+class ThresholdOfParticipants(Overheard):
+    """t counts participants, and not the roster."""
+
+    def quorum(self, params: Params, at: Agreement) -> int:
+        """How many are enough in a phase that continues without some."""
+        return len(at.participants) - params.dropouts
+
+
+class QuorumOfNeed(Paillier):
+    """As many answers as decode are enough."""
+
+    def fewest(self, params: Params, phase: str = "secret", names: int = 0) -> int:
+        """The fewest participants."""
+        return 1 if phase == self.end_phase else max(params.fewest_contributors, params.need)
+
+    def quorum(self, params: Params, at: Agreement) -> int:
+        """How many are enough in a phase that continues without some."""
+        return params.need if at.phase == "answer" else self.fewest(params)
+
+
+class SigmaOfThree(Overheard):
+    """Numbers are chosen for a sigma' of 3."""
+
+    def numbers(self, params: Params) -> Numbers:
+        """With as little fill."""
+        n, w = super().numbers(params), 2
+        while leftover_bits(n.s, w, n.noise.digits) < 3:
+            w *= 2
+        return replace(n, w=w)
+
+
+class PaperSigmaOfThree(PaperNumbers):
+    """The server's noise is for a sigma' of 3."""
+
+    @cached_property
+    def sigma_prime(self) -> int:
+        """For each masked element."""
+        return 3
+
+
+class OneCheck(Numbers):
+    """One check column, whatever the primes."""
+
+    @property
+    def checks(self) -> int:
+        """Check columns."""
+        return 1
+
+
+class FieldHalved(Overheard):
+    """One bit more of fixed point than the field has room for."""
+
+    def numbers(self, params: Params) -> Numbers:
+        """With the noise that belongs to it."""
+        n = super().numbers(params)
+        more = replace(n, f=n.f + 1)
+        return replace(more, noise=more.noise_of(self.noise_count(params, params.clients)))
+
+
+class SmallMultiple(Numbers):
+    """Narrow numbers are below a multiple of fewer counts than there are."""
+
+    def noise_of(self, noisy: int) -> Noise:
+        """The noise of one noise client."""
+        law = super().noise_of(noisy)
+        return replace(law, digits=(*law.digits[1:], law.digits[0] // 2 or 1))
+
+
+DEGREE_ONE_LESS = mutant("degree-one-less", "Each client shares masks with T+D others.", DegreeOneLess())
+SIGNATURES_ONE_LESS = mutant("signatures-one-less", "A holder answers after Z-1 confirmations.", SignaturesOneLess())
+NOISE_ONE_LESS = mutant("noise-clients-one-less", "T+D clients add noise to a round, and not T+D+1.", NoiseOneLess())
+LONGER_LISTS = mutant("longer-lists", "Lists of later epochs have room for as many names as the first.", LongerLists())
+THRESHOLD_OF_PARTICIPANTS = mutant(
+    "threshold-of-participants",
+    "t counts who takes part, and not the roster.",
+    ThresholdOfParticipants(of_client=dealing(SharedByParticipants)),
+)
+ONE_POLYNOMIAL = mutant(
+    "one-polynomial",
+    "All mask keys of a client are shared with the same polynomial.",
+    Overheard(of_client=dealing(OnePolynomial)),
+)
+QUORUM_OF_NEED = Mutant("quorum-of-need", "As many answers are enough as decode.", {PAILLIER: Subject(QuorumOfNeed())})
+SIGMA_OF_THREE = Mutant(
+    "sigma-of-three",
+    "Elements have a statistical security of 3 bits.",
+    {KEYED: Subject(SigmaOfThree()), PAILLIER: Subject(Weakened(of_numbers=PaperSigmaOfThree))},
+)
+ONE_CHECK = mutant("one-check-column", "There is one check column where two are needed.", noisy(OneCheck))
+FIELD_HALVED = mutant("field-halved", "The field is half as large as means and noise need it.", FieldHalved())
+SMALL_MULTIPLE = mutant("narrow-noise-too-small", "Narrow noise is below C/2, and not below C.", noisy(SmallMultiple))
