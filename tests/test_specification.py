@@ -33,8 +33,8 @@ def test_the_specification_imports_nothing_of_the_product() -> None:
 
 NAMED = """
     noise-of-a-few-units no-wide-noise fill-with-a-floor fill-split fill-of-low-bits fill-drawn-anew noise-of-t-clients
-    sigma-of-three noise-not-scaled one-noise-for-all noise-of-the-first-round quorum-of-need threshold-of-participants
-    signatures-one-less degree-one-less noise-clients-one-less one-check-column field-halved top-never-drawn biased-bit
+    sigma-of-three noise-not-scaled one-noise-for-all noise-of-any-round quorum-of-need threshold-of-participants
+    signatures-one-less one-neighbour-less fewer-noise-clients one-check-column field-halved top-never-drawn biased-bit
     never-zero zeros-for-nonzero repeated-words lanes-alike class-never-drawn digit-never-drawn wide-top-never-drawn
     fill-top-never-drawn short-scalars check-point-never-first
 """

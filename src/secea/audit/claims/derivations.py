@@ -23,7 +23,7 @@ from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
 from secea.audit.derivations import Trace, Use, traced
 from secea.audit.laws import Coset
-from secea.audit.mutants import common, views
+from secea.audit.mutants import common, numbers, views
 from secea.audit.mutants import derivations as mutants
 from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.tails import kolmogorov
@@ -273,8 +273,8 @@ def words_of_others(subject: Subject) -> int:
         for use in life.uses("derived", kind=Kind.READY):
             assert use.covers is not None
             said[use.covers.epoch, use.covers.attempt, use.covers.round][use.key].add(use.party)
-        for at, numbers in said.items():
-            linked = {key: who for key, who in numbers.items() if len(who) == 2 and key not in have}
+        for at, added in said.items():
+            linked = {key: who for key, who in added.items() if len(who) == 2 and key not in have}
             span = Coset(np.zeros(life.clients, object))
             for key, who in linked.items():
                 if spoken.setdefault(key, at) != at:
@@ -471,7 +471,7 @@ def unions_apart(subject: Subject) -> int:
 # ------------------------------------------------------------------------------------------------------- used once
 
 
-@claim("record", KEYED, PAILLIER, mutants=(mutants.ONE_LANE_OF_KEYS, mutants.ONE_POLYNOMIAL, mutants.KEPT_DEALING))
+@claim("record", KEYED, PAILLIER, mutants=(mutants.ONE_LANE_OF_KEYS, numbers.ONE_POLYNOMIAL, mutants.KEPT_DEALING))
 def stretches_once(subject: Subject) -> int:
     """Both forms: no stretch of a party's own key stream is for two things: for two chunks, or twice for one.
 
@@ -583,9 +583,9 @@ def secret_numbers(subject: Subject) -> int:
             found["shares"] |= set(others[: t - 1])
         if len(found["shares"]) < (t - 1) * len(secrets):
             raise Objection("coefficients of polynomials that share keys of masks repeat")
-        for what, numbers in found.items():
-            if numbers:
-                kolmogorov(what, np.array([number / ORDER for number in numbers]))
-                kolmogorov(f"low digits of {what}", np.array([number % (1 << 64) / (1 << 64) for number in numbers]))
-                cases += len(numbers)
+        for what, drawn in found.items():
+            if drawn:
+                kolmogorov(what, np.array([number / ORDER for number in drawn]))
+                kolmogorov(f"low digits of {what}", np.array([number % (1 << 64) / (1 << 64) for number in drawn]))
+                cases += len(drawn)
     return cases

@@ -20,6 +20,7 @@ from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.mutants import numbers as mutants
+from secea.audit.mutants import views
 from secea.audit.tails import kolmogorov
 from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
@@ -73,8 +74,8 @@ def refused(form: Form, N: int, T: int | None, D: int) -> bool:
     KEYED,
     PAILLIER,
     mutants=(
-        mutants.QUORUM_OF_NEED, mutants.THRESHOLD_OF_PARTICIPANTS, mutants.SIGNATURES_ONE_LESS, mutants.DEGREE_ONE_LESS,
-        mutants.NOISE_OF_T, mutants.NOISE_ONE_LESS, mutants.LONGER_LISTS,
+        mutants.QUORUM_OF_NEED, mutants.THRESHOLD_OF_PARTICIPANTS, mutants.SIGNATURES_ONE_LESS, views.NEIGHBOUR_LESS,
+        mutants.NOISE_OF_T, views.FEWER_NOISE, mutants.LONGER_LISTS,
     ),
 )  # fmt: skip
 def rules(subject: Subject) -> int:
@@ -250,7 +251,7 @@ def upload_seeds(parties: Parties, watch: Watch, q: int) -> dict[int, bytes]:
     return {each.header.sender: each.payload[-SEED_BYTES:] for each in uploads if len(each.payload) > body}
 
 
-@claim("record", KEYED, mutants=(mutants.ONE_SEED, mutants.OLD_SEED, mutants.NOISE_OF_T, mutants.NOISE_ONE_LESS))
+@claim("record", KEYED, mutants=(mutants.ONE_SEED, views.SAME_NOISE, mutants.NOISE_OF_T, views.FEWER_NOISE))
 def noise_seeds(subject: Subject) -> int:
     """Keyed: at least T+1 clients add noise to a round, each with a seed of its own that no other round has."""
     cases = 0

@@ -25,8 +25,8 @@ from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import keyed as keyed_mutants
-from secea.audit.mutants import numbers as numbers_mutants
 from secea.audit.mutants import randomness as mutants
+from secea.audit.mutants import views
 from secea.audit.tails import FALSE_ALARM, chi_square_tail
 from secea.audit.uniformity import independent, nonzero, uniform
 from secea.forms.keyed import Keyed
@@ -266,7 +266,7 @@ def secrets_of(drawn: RoundSecrets, chunk: int, many: int) -> dict[str, Residues
 @claim(
     "statistics",
     KEYED,
-    mutants=(keyed_mutants.NO_J, keyed_mutants.NO_H, numbers_mutants.SAME_PADS, numbers_mutants.SAME_WEIGHTS),
+    mutants=(keyed_mutants.NO_J, keyed_mutants.NO_H, views.H_OF_CHUNKS, views.SAME_ALPHA),
 )
 def secrets_of_a_round(subject: Subject) -> int:
     """Keyed: secrets that clients share in a round are uniform, and independent of each other and of other rounds.

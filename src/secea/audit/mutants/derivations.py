@@ -401,15 +401,8 @@ class OneLaneOfKeys(KeyStream):
         return type(self)(self._key)
 
 
-def _same_polynomial(secret: int, threshold: int, clients: Sequence[int], stream: KeyStream) -> dict[int, int]:
-    return shares(secret, threshold, clients, KeyStream(stream._key))
-
-
 ONE_LANE_OF_KEYS = both(
     "one-lane-of-key-streams", "All lanes of a key stream are the same.", instead={KeyStream: OneLaneOfKeys}
-)
-ONE_POLYNOMIAL = replaced(
-    "one-polynomial-for-all-keys", "All mask keys of a batch are shared by one polynomial.", {shares: _same_polynomial}
 )
 
 

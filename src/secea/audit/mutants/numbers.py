@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid
-from secea.arithmetic.field import Residues
 from secea.arithmetic.portable import Noise, _fields, grids_of
 from secea.arithmetic.ristretto import scalar_bytes
 from secea.audit import KEYED, PAILLIER, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, checking, filling, mutant, noisy
+from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, filling, mutant, noisy
 from secea.audit.mutants.paillier import Weakened
+from secea.audit.mutants.views import masked
 from secea.audit.specification import leftover_bits
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.numbers import Numbers
-from secea.forms.keyed.shared import RoundSecrets
 from secea.forms.keyed.tables import Tables
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.numbers import Numbers as PaperNumbers
 from secea.params import Params
 from secea.party.phases import Agreement
 from secea.steps import masks
-from secea.steps.means import Secrets
 from secea.table import Name, Table
 from secea.wire.randomness import KeyStream
 
@@ -156,21 +153,6 @@ class OneSeed(KeyedClient):
             self.round = replace(self.round, noise_seed=self.secrets(at).key("noise of all"))
 
 
-class OldSeed(KeyedClient):
-    """A noise client keeps the seed of its first round."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.kept = b""
-
-    def enter(self, at: Agreement) -> None:
-        """Replace the seed."""
-        super().enter(at)
-        if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
-            self.kept = self.kept or self.round.noise_seed
-            self.round = replace(self.round, noise_seed=self.kept)
-
-
 FEW_UNITS = mutant("noise-of-a-few-units", "The noise of a mean spans a few units.", noisy(FewUnits))
 UNSCALED = mutant(
     "noise-not-scaled", "The wide number of the noise does not grow with the resolution.", noisy(Unscaled)
@@ -179,51 +161,9 @@ NOISE_OF_T = mutant("noise-of-t-clients", "T clients add noise to a round in pla
 ONE_SEED = mutant(
     "one-noise-for-all", "All noise clients of a round draw their noise from one seed.", Overheard(of_client=OneSeed)
 )
-OLD_SEED = mutant("noise-of-the-first-round", "Noise clients keep their first seed.", Overheard(of_client=OldSeed))
-
-
-# ------------------------------------------------------------------------------------------------- secrets of a round
-
-
-@dataclass(frozen=True)
-class SamePads(RoundSecrets):
-    """The pads of all chunks are those of the first."""
-
-    def pads(self, client: int, chunk: int, rows: int) -> tuple[Residues, ...]:
-        """H of one noise client."""
-        return super().pads(client, 0, rows)
-
-    def of(self, chunk: int, rows: int, noise_clients: Sequence[int]) -> Secrets:
-        """With such sums of pads."""
-        return replace(super().of(chunk, rows, noise_clients), H=super().of(0, rows, noise_clients).H)
-
-
-@dataclass(frozen=True)
-class SameWeights(RoundSecrets):
-    """The weights of the columns are those of round 0."""
-
-    def alpha(self) -> tuple[Residues, ...]:
-        """The weights of the columns."""
-        return RoundSecrets.alpha(replace(self, q=0))
-
-
-SAME_PADS = mutant(
-    "same-pads-in-all-chunks", "The pads of noise columns are the same in all chunks.", checking(SamePads)
-)
-SAME_WEIGHTS = mutant(
-    "same-weights-in-all-rounds", "The weights of the check are the same in all rounds.", checking(SameWeights)
-)
 
 
 # --------------------------------------------------------------------------------------------------- rules and bounds
-
-
-class DegreeOneLess(Overheard):
-    """Each client shares masks with T+D others."""
-
-    def degree(self, params: Params) -> int:
-        """The degree of the graph of masks."""
-        return super().degree(params) - 1
 
 
 class SignaturesOneLess(Overheard):
@@ -232,14 +172,6 @@ class SignaturesOneLess(Overheard):
     def signatures(self, params: Params) -> int:
         """Z."""
         return super().signatures(params) - 1
-
-
-class NoiseOneLess(Overheard):
-    """T+D clients add noise."""
-
-    def noise_count(self, params: Params, members: int) -> int:
-        """W."""
-        return min(members, params.T + params.dropouts)
 
 
 class LongerLists(Overheard):
@@ -274,18 +206,6 @@ class OnePolynomial(Masking):
                 for v, share in masks.shares(secret, threshold, members, KeyStream(self.batch.seed)).items():
                     dealt[v] += scalar_bytes(share)
         return {v: bytes(data) for v, data in dealt.items()}
-
-
-def dealing(masking: type[Masking]) -> type[KeyedClient]:
-    """A client with such masks."""
-
-    class Client(KeyedClient):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            form, params, session, roster, number, identity, _, entropy = args
-            self.masking = masking(form, params, session, roster, number, identity, entropy)
-
-    return Client
 
 
 class ThresholdOfParticipants(Overheard):
@@ -356,19 +276,17 @@ class SmallMultiple(Numbers):
         return replace(law, digits=(*law.digits[1:], law.digits[0] // 2 or 1))
 
 
-DEGREE_ONE_LESS = mutant("degree-one-less", "Each client shares masks with T+D others.", DegreeOneLess())
 SIGNATURES_ONE_LESS = mutant("signatures-one-less", "A holder answers after Z-1 confirmations.", SignaturesOneLess())
-NOISE_ONE_LESS = mutant("noise-clients-one-less", "T+D clients add noise to a round, and not T+D+1.", NoiseOneLess())
 LONGER_LISTS = mutant("longer-lists", "Lists of later epochs have room for as many names as the first.", LongerLists())
 THRESHOLD_OF_PARTICIPANTS = mutant(
     "threshold-of-participants",
     "t counts who takes part, and not the roster.",
-    ThresholdOfParticipants(of_client=dealing(SharedByParticipants)),
+    ThresholdOfParticipants(of_client=masked(SharedByParticipants)),
 )
 ONE_POLYNOMIAL = mutant(
     "one-polynomial",
     "All mask keys of a client are shared with the same polynomial.",
-    Overheard(of_client=dealing(OnePolynomial)),
+    Overheard(of_client=masked(OnePolynomial)),
 )
 QUORUM_OF_NEED = Mutant("quorum-of-need", "As many answers are enough as decode.", {PAILLIER: Subject(QuorumOfNeed())})
 SIGMA_OF_THREE = Mutant(
