@@ -91,6 +91,8 @@ def keys(subject: Subject) -> int:
     tables, watch, ledger = made_tables(SETS), Watch(), Ledger()
     parties = subject.parties(tables, collusion=1, watch=watch)
     parties.setup()
+    parties.exchange.each(range(len(SETS)), lambda n: parties.clients[n].part.prepare())  # what can be made ahead
+    parties.server.part.prepare(parties.server.at)
     for again in (None, None, 1, 2):
         if again is not None:
             parties.restart(again)
