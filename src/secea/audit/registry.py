@@ -8,11 +8,11 @@ from typing import Final
 
 from secea.audit import KEYED, PAILLIER, Claim, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.claims import common, counts, names, paillier, paillier_attacks
+from secea.audit.claims import common, counts, names, paillier, paillier_attacks, rogue
 from secea.audit.claims import keyed as keyed_claims
 from secea.forms.paillier import Paillier
 
-MODULES: Final[tuple[ModuleType, ...]] = (keyed_claims, names, counts, common, paillier, paillier_attacks)
+MODULES: Final[tuple[ModuleType, ...]] = (keyed_claims, names, counts, common, rogue, paillier, paillier_attacks)
 
 
 def product(*, thorough: bool = False) -> dict[str, Subject]:

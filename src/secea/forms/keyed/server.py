@@ -178,7 +178,7 @@ class KeyedServer:
                 self.opening.got_batch(at, got)
                 return replace(at, context=self._before_round)
             case "agree":
-                self._votes = self.opening.votes(at, got)
+                self._votes = self.opening.votes(at, got, self.link.roster)
                 return at
             case "open":
                 self._over = self.opening.recover(at, self._L, got)
