@@ -204,6 +204,8 @@ class Deviation:
     """Whether it begins before the set-up."""
     tolerated: bool = False
     """Whether it costs no round where one client may drop out: what it sends is seen to be wrong, or not needed."""
+    again: bool = False
+    """Whether it is also a case of another claim, so that it is tried here only if there is time."""
 
 
 def garbage(size: int) -> bytes:
@@ -361,15 +363,20 @@ ANY_FORM: Final = (
 )
 K, P = KeyedKind, PaillierKind
 OF_KEYED: Final = (
-    Deviation("set-up: deals other commitments than it hashed", saying(K.COMMITMENT, replaced(garbage)), setup=True),
-    Deviation("set-up: proves nothing", saying(K.DEALING, flipped), setup=True),
-    Deviation("set-up: deals shares that do not fit", saying(K.SHARE, replaced(scalars)), setup=True),
+    Deviation(
+        "set-up: deals other commitments than it hashed",
+        saying(K.COMMITMENT, replaced(garbage)),
+        setup=True,
+        again=True,
+    ),
+    Deviation("set-up: proves nothing", saying(K.DEALING, flipped), setup=True, again=True),
+    Deviation("set-up: deals shares that do not fit", saying(K.SHARE, replaced(scalars)), setup=True, again=True),
     Deviation("set-up: lists more names than the bound", saying(K.LIST, longer), setup=True),
-    Deviation("set-up: lists another client's points", saying(K.LIST, _copied), setup=True),
+    Deviation("set-up: lists another client's points", saying(K.LIST, _copied), setup=True, again=True),
     Deviation("set-up: signs another list than it sends", saying(K.MARK, _marked), setup=True),
     Deviation("set-up: has seen other lists than the others", saying(K.CONFIRM, replaced(garbage)), setup=True),
-    Deviation("set-up: answers blinded names wrongly", saying(K.EVALUATION, replaced(points)), setup=True),
-    Deviation("set-up: answers with what is no point", saying(K.EVALUATION, replaced(garbage)), setup=True),
+    Deviation("set-up: answers blinded names wrongly", saying(K.EVALUATION, replaced(points)), setup=True, again=True),
+    Deviation("set-up: answers with what is no point", saying(K.EVALUATION, replaced(garbage)), setup=True, again=True),
     Deviation("set-up: a key of small order for masks", saying(K.PART, _of_small_order), setup=True),
     Deviation("set-up: another part of the secret for each", saying(K.PART, _to_each_another), setup=True),
     Deviation("set-up: a table of random elements", saying(K.TABLE, replaced(elements)), setup=True),
@@ -384,8 +391,10 @@ OF_TOLERANT: Final = (
     Deviation("signs another sum than the others", tolerated=True, lie=saying(K.VOTE, replaced(garbage))),
     Deviation("opens with wrong shares", tolerated=True, lie=saying(K.OPENING, replaced(scalars))),
     Deviation("opens with what is no scalar", tolerated=True, lie=saying(K.OPENING, replaced(lambda n: b"\xff" * n))),
-    Deviation("set-up: mask keys of small order", saying(K.BATCH, _key_of_small_order), setup=True),
-    Deviation("set-up: shares of mask keys that are no scalars", saying(K.SECRETS, _no_scalars), setup=True),
+    Deviation("set-up: mask keys of small order", saying(K.BATCH, _key_of_small_order), setup=True, again=True),
+    Deviation(
+        "set-up: shares of mask keys that are no scalars", saying(K.SECRETS, _no_scalars), setup=True, again=True
+    ),
     Deviation("set-up: shares of mask keys that do not fit", saying(K.SECRETS, replaced(scalars)), setup=True),
 )
 OF_PAILLIER: Final = (
@@ -501,11 +510,12 @@ def size_of(x: Any, seen: set[int] | None = None) -> int:
 def deviations(subject: Subject) -> list[tuple[Deviation, int]]:
     """Each with the number of clients that may drop out; first a client that does not deviate."""
     if not isinstance(subject.form, Keyed):
-        return [(each, 0) for each in (NOTHING, *ANY_FORM, *OF_PAILLIER)]
+        return [(each, 0) for each in (NOTHING, *OF_PAILLIER, *ANY_FORM)]
     in_rounds = [each for each in (*OF_KEYED, *ANY_FORM) if not each.setup]
     tolerant = (*OF_TOLERANT, *(in_rounds if subject.thorough else in_rounds[2:6]))
-    some = [(NOTHING, 0), (NOTHING, 1), *((each, 0) for each in ANY_FORM), *((each, 1) for each in tolerant)]
-    return [*some, *((each, 0) for each in OF_KEYED)]
+    plain = (*ANY_FORM, *OF_KEYED)
+    every = [(NOTHING, 0), (NOTHING, 1), *((each, 1) for each in tolerant), *((each, 0) for each in plain)]
+    return [(each, dropouts) for each, dropouts in every if subject.thorough or not each.again]
 
 
 def results(subject: Subject) -> Iterator[Result]:
