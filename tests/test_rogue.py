@@ -16,8 +16,10 @@ from secea.audit.attacks.rogue import NOTHING, ROGUE, Notes, Result, Sites, size
 from secea.audit.registry import product
 from secea.errors import SERVER, FaultyPeer, ProtocolError, RoundLost
 from secea.forms.keyed import Keyed, Kind
+from secea.forms.keyed import form as keyed_form
+from secea.party.phases import REST
 from secea.testing import Parties
-from secea.wire import link
+from secea.wire import link, messages
 from secea.wire.messages import Header
 
 SAID = bytes(range(1, 65))
@@ -150,3 +152,35 @@ def test_every_kind_of_message_that_a_client_of_the_keyed_form_sends_is_lied_in(
                 lied.add(kind)
     sent = {kind for row in sites.session.rows for kind in row.sends}
     assert sent <= lied
+
+
+def test_of_an_upload_whose_last_chunk_is_wrong_nothing_is_in_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused, and counts as lost: where one client may drop out, the others have the mean of the rest."""
+    for module in (messages, keyed_form):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 1)
+    parties = tolerant()
+    parties.contribute(TABLES)
+    chunks = iter(range(2))
+
+    def lie(kind: IntEnum, _receiver: int, said: bytes) -> bytes:
+        return b"\xff" * 8 + said[8:] if kind is Kind.UPLOAD and next(chunks) == 1 else said
+
+    corrupt(parties.clients[ROGUE], lie)
+    parties.server.begin("upload", range(4))
+    parties.exchange.deliver()
+    first, last = parties.clients[ROGUE].outbox()
+    for n in (0, 2, 3):
+        for message in parties.clients[n].outbox():
+            parties.server.receive(n, message)
+    parties.server.receive(ROGUE, first)
+    before = size_of(parties.server)
+    with pytest.raises(FaultyPeer, match="not below its prime"):
+        parties.server.receive(ROGUE, last)
+    assert size_of(parties.server) == before
+    assert parties.server.missing() == (ROGUE,)
+    parties.exchange.here -= {ROGUE}
+    parties.server.close()
+    parties.exchange.deliver()
+    while parties.server.at.phase != REST:
+        parties.exchange.step()
+    assert np.allclose(parties.means(0, TABLES[0]), [[3.0], [3.0]], atol=1e-5)

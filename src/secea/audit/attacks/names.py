@@ -32,7 +32,7 @@ from secea.table import Name, name_bytes
 from secea.testing import Parties
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import HEADER_BYTES, Buffer, Header
-from secea.wire.randomness import KeyStream
+from secea.wire.randomness import Entropy, KeyStream
 
 Lie = Callable[[IntEnum, int, bytes], bytes]
 """(kind, receiver, what it should say) -> what it says."""
@@ -240,26 +240,31 @@ def lenient(server: Server) -> None:
 class Next:
     """A session that takes over the key of another one, with its guests."""
 
-    def __init__(self, old: Parties, form: Following, collusion: int) -> None:
-        numbers, params = form.taken_over.numbers, old.session.params
-        self.identities = {i: Identity.generate() if n is None else old.identities[n] for i, n in enumerate(numbers)}
+    def __init__(
+        self, old: Parties, form: Following, collusion: int, entropy: Callable[[int], Entropy] = lambda _: os.urandom
+    ) -> None:
+        numbers, draw = form.taken_over.numbers, {i: entropy(i) for i in range(len(form.taken_over.numbers))}
+        self.identities = {
+            i: Identity.generate(draw[i]) if n is None else old.identities[n] for i, n in enumerate(numbers)
+        }
         roster = Roster(tuple(each.public for each in self.identities.values()), old.identities[SERVER].public)
-        bounded = replace(params, clients=len(numbers) - form.guests, collusion=collusion)
-        session = Session(bounded, roster, form)
-        self.server = Server(session, old.identities[SERVER])
+        params = replace(old.session.params, clients=len(numbers) - form.guests, collusion=collusion)
+        self.session = Session(params, roster, form)
+        self.identities[SERVER] = old.identities[SERVER]
+        self.server = Server(self.session, old.identities[SERVER], entropy(SERVER))
         self.clients: dict[int, Client] = {}
         for i, n in enumerate(numbers):
             names = ("a", "b") if n is None else old.clients[n].part.next_names
-            self.clients[i] = Client(session, i, self.identities[i], names)
+            self.clients[i] = Client(self.session, i, self.identities[i], names, draw[i])
         for i, n in enumerate(numbers):
             if n is not None:
                 self.clients[i].part.inherit(old.session, old.clients[n].part)
+        self.exchange = Exchange(self.server, self.clients)
 
     def setup(self) -> None:
         """Take over the key, and answer the newcomers."""
-        exchange = Exchange(self.server, self.clients)
-        exchange.greet()
-        exchange.run("commit", self.clients)
+        self.exchange.greet()
+        self.exchange.run("commit", self.clients)
 
 
 def following(old: Parties, stay: Sequence[int | None], collusion: int) -> Following | None:
