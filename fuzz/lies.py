@@ -70,9 +70,9 @@ def _replaced(said: bytes, at: int, new: bytes) -> bytes:
 
 
 def _spots(said: bytes, step: int, size: int) -> list[int]:
-    """The first, the second, one in the middle and the last place for something of this size."""
+    """The first place for something of this size, and the last."""
     count = (len(said) - size) // step + 1
-    return sorted({0, min(1, count - 1), count // 2 if count else 0, count - 1} - {-1}) if count > 0 else []
+    return sorted({0, count - 1}) if count > 0 else []
 
 
 def payloads(said: bytes) -> Iterator[tuple[str, bytes]]:
@@ -95,7 +95,8 @@ def headers(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
         now = getattr(place.hop.header, name)
         for value in sorted({now + 1, max(now - 1, name == "chunks"), most, 2**31 % (most + 1)} - {now, 0}):
             yield f"{name} {value}", {name: value}
-    for kind in place.kinds:
+    at = place.kinds.index(place.hop.header.kind)
+    for kind in {place.kinds[0], place.kinds[at - 1], place.kinds[(at + 1) % len(place.kinds)]}:
         yield f"kind {kind.name.lower()}", {"kind": kind}
     yield "another context", {"context": b"\7" * 16}
     yield "another salt", {"salt": b"\7" * 16}

@@ -264,11 +264,12 @@ def _keyed(listen: Listen) -> None:
 
 
 def _tolerant(listen: Listen, form: type[Keyed] = Keyed) -> None:
-    """A round, and one in which a client is lost."""
+    """A round, new mask keys, and a round in which a client is lost."""
     parties = Parties.of(TABLES, form(batch=2), collusion=1, dropouts=1, entropy=insecure_seeded(3))
     listen(parties)
     parties.setup()
     parties.round(TABLES)
+    parties.exchange.run("batch", parties.server.at.members)
     parties.contribute(TABLES)
     parties.exchange.losses = {3: "upload"}
     parties.exchange.run("upload", parties.server.at.members)
@@ -304,7 +305,7 @@ FEDERATIONS: Final[dict[str, Callable[[Listen], None]]] = {
 def places(form: str) -> tuple[Place, ...]:
     """The first message of each kind and size in each phase of its receiver; of those in several chunks also the last.
 
-    A later epoch of names has messages of other sizes than the first.
+    What begins a phase has a place for each phase that begins, and later epochs of names have their own.
     """
     found, key, log = dict[Any, Place](), dict[int, bytes](), dict[int, list[tuple[Moment, Hop]]]()
 
@@ -317,7 +318,8 @@ def places(form: str) -> tuple[Place, ...]:
         header, whom = hop.header, "the server" if receiver == SERVER else "a client"
         what = f"{header.kind.name.lower()} of {'the server' if header.sender == SERVER else 'a client'}"
         name = f"{form}: {what} to {whom} in '{party.at.phase}'"
-        at = (name, len(hop.message) if header.chunks == 1 else header.chunk > 0)
+        announced = parties.server.at.phase if header.kind.name == Common.BEGIN else ""
+        at = (name, len(hop.message) if header.chunks == 1 else header.chunk > 0, announced, header.weights > 1)
         come, now = log.setdefault(receiver, []), party.at
         come.append(((now.phase, now.union, now.attempt, now.round), hop))
         if at not in found and header.chunk in (0, header.chunks - 1):
