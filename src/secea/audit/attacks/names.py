@@ -7,8 +7,10 @@ coalition of the server and T clients has lists of guessed names answered as oft
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -31,6 +33,7 @@ from secea.steps import oprf
 from secea.table import Name, name_bytes
 from secea.testing import Parties
 from secea.wire.keys import Identity, Roster
+from secea.wire.link import Signer, broadcast_name
 from secea.wire.messages import HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy, KeyStream
 
@@ -38,6 +41,8 @@ Lie = Callable[[IntEnum, int, bytes], bytes]
 """(kind, receiver, what it should say) -> what it says."""
 Errors = dict[int, ProtocolError]
 """What each party refused first."""
+HIGH: Final = 1 << 20
+"""A number of a message that is higher than all before."""
 TRIES: Final = 2048
 """Of a dealer that wants one key in 128: all fail with e^-16."""
 
@@ -205,6 +210,73 @@ class Askers:
         """Whether it is F of the name, under the key that all clients together have."""
         shares = {n: naming(client).key.share for n, client in self.parties.clients.items()}
         return self.rogue.names.prf[name] == prf_of(name, shares)
+
+
+def split(parties: Parties, rogue: int, inside: Sequence[int], honest: Sequence[int]) -> list[int]:
+    """In one attempt, each honest holder is shown another list of the rogue, and all that it needs to confirm it.
+
+    Clients are about to confirm lists. Who answers the list that it was shown.
+    """
+    server, clients = parties.server, parties.clients
+    mine, at = naming(clients[rogue]), server.at
+    shown = {n: mine._blinded((f"guess {n}",), at.names, os.urandom(32)).points for n in honest}
+    waiting = {n: list(inbox) for n, inbox in server.drain().items()}
+    for n in honest:
+        for i, message in enumerate(waiting[n]):
+            header = Header.parse(message, SERVER, Kind)
+            if (header.kind, header.sender) == (Kind.MARK, rogue):
+                waiting[n][i] = _signed(parties, header, oprf.list_hash(shown[n]))
+        with suppress(ProtocolError):
+            _hand(clients[n], waiting[n])
+    said = {n: [bytes(each) for each in clients[n].outbox()] for n in honest if clients[n].at.phase == "confirm"}
+    for n in said:
+        ours = _first_header(clients[n])
+        forged = [_signed(parties, _by(ours, v), naming(clients[n])._confirmation(clients[n].at)) for v in inside]
+        with suppress(ProtocolError):
+            _hand(clients[n], [*forged, *(each for v in said if v != n for each in said[v])])
+        with suppress(ProtocolError):
+            _hand(clients[n], _broadcast(parties, clients[n], {**_lists(parties), rogue: shown[n].tobytes()}))
+    return [n for n in said if clients[n].at.phase == "evaluate" and list(clients[n].outbox())]
+
+
+def _hand(client: Client, messages: Iterable[Buffer]) -> None:
+    for message in messages:
+        client.receive(message)
+
+
+def _signed(parties: Parties, header: Header, payload: bytes) -> bytes:
+    """A client of the coalition signs this."""
+    identity = parties.identities[header.sender]
+    return Signer(identity, parties.session.hash, header).seal(0, payload)
+
+
+def _first_header(client: Client) -> Header:
+    return client.due.sends[0]
+
+
+def _by(header: Header, sender: int) -> Header:
+    """As another client would send it."""
+    return replace(header, sender=sender, sequence=HIGH, salt=os.urandom(16))
+
+
+def _lists(parties: Parties) -> dict[int, bytes]:
+    part: Any = parties.server.part
+    return dict(part._lists)
+
+
+def _broadcast(parties: Parties, client: Client, lists: Mapping[int, bytes]) -> Iterator[Buffer]:
+    """These lists, for one client alone: their key, themselves, their hash."""
+    link, at, key = parties.server.link, client.at, os.urandom(32)
+    chunks = [lists[v] for v in at.members]
+    first, label = (link.label(kind, at.numbers, at.context) for kind in (Kind.KEY, Kind.LISTS))
+    label = replace(label, chunks=len(chunks))
+    yield link.sealer(first, client.number).seal(0, key, broadcast_name(label), bytes(8))
+    sealer, running = link.broadcaster(label, len(chunks), key), hashlib.sha256()
+    for i, each in enumerate(chunks):
+        message = sealer.seal(i, each)
+        running.update(message)
+        yield message
+    yield link.sealer(link.label(Kind.DIGEST, at.numbers, at.context), client.number).seal(0, running.digest())
 
 
 def prf_of(name: Name, shares: Mapping[int, bytes]) -> bytes:

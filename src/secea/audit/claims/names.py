@@ -24,6 +24,7 @@ from secea.audit.attacks.names import (
     key_of,
     naming,
     prf_of,
+    split,
     unknown,
 )
 from secea.audit.claims.counts import form_of
@@ -192,6 +193,22 @@ def points_of_others(subject: Subject) -> int:
         if who := _answered(subject, copy):
             raise Objection(f"clients {who} answer a list with a {what}")
     return 2
+
+
+@claim("attack", KEYED, mutants=(mutants.UNCONFIRMED,))
+def one_list_for_all_holders(subject: Subject) -> int:
+    """Keyed: the server and T clients cannot have each holder answer another list in one attempt."""
+    parties, inside = parties_of(subject), range(N - T, N)
+    parties.exchange.greet()
+    parties.server.begin("commit", range(N))
+    driven(parties.server, parties.clients, "list")
+    for n in range(N):
+        for message in parties.clients[n].outbox():
+            parties.server.receive(n, message)
+    parties.server.close()
+    if who := split(parties, N - 1, inside, range(T + 1)):
+        raise Objection(f"clients {who} answered different lists of one client in the same epoch of names")
+    return T + 1
 
 
 def _asked(subject: Subject) -> Askers:

@@ -14,7 +14,7 @@ from secea.arithmetic.ristretto import add, inverses, multiply, multiply_base, s
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.forms.keyed.client import KeyedClient
-from secea.forms.keyed.form import Keyed
+from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
 from secea.params import Params
@@ -136,6 +136,18 @@ class UnsavedLists(Naming):
         return super().plain() | {"marks": {}}
 
 
+class Unconfirmed(Naming):
+    """Does not compare with others which lists they have seen."""
+
+    def _got_marks(self, at: Agreement, got: Got) -> Agreement:
+        super()._got_marks(at, got)
+        return at
+
+    def _got_confirmations(self, at: Agreement, got: Got) -> Agreement:
+        ours = self._confirmation(at)
+        return super()._got_confirmations(at, dict(got) | {(Kind.CONFIRM, v): ours for v in at.members})
+
+
 class NamedBlinds(Naming):
     """A name is blinded in the same way in every list."""
 
@@ -198,6 +210,7 @@ UNSAVED_LISTS = mutant(
 FEW_SIGNATURES = mutant(
     "lists-confirmed-by-few", "T+1 clients are enough to confirm the lists of an epoch.", form=FewSignatures
 )
+UNCONFIRMED = mutant("two-lists-to-two-holders", "Holders do not compare the lists that they answer.", Unconfirmed)
 LONG_LISTS = mutant("longer-lists", "Holders answer twice as many points as the bound says.", form=LongLists)
 LATER_LISTS = mutant("later-lists-as-long-as-the-first", "Later epochs have room for max_entities.", form=LaterLists)
 MANY_EPOCHS = mutant("epochs-of-names-without-end", "Epochs of names are not counted.", form=ManyEpochs)
