@@ -138,10 +138,11 @@ class Sites:
         corrupt(self.hosts[ROGUE].client, lambda kind, receiver, said: deviation.lie(self, kind, receiver, said))
 
     def repent(self) -> None:
-        """It stops, and begins a new life with what it saved."""
-        self.deviation = None
-        saved = self.hosts[ROGUE].client.save()
-        self.hosts[ROGUE].client = self._type.restore(self.session, self.identities[ROGUE], saved)
+        """It stops, and begins a new life with what it saved; so does the server's side, which may have shut it out."""
+        self.deviation, host = None, self.hosts[ROGUE]
+        host.client = self._type.restore(self.session, self.identities[ROGUE], host.client.save())
+        server = Server.restore(self.session, self.identities[SERVER], self.driver.server.save())
+        self.driver = Driver(server, self, log=self.notes)
 
     def round(self) -> bool:
         """A round. Whether the honest members have its means; that these are right is for `wrong` to say."""
@@ -157,11 +158,10 @@ class Sites:
         members = set(self.driver.server.at.members)
         return all(self.hosts[n].means() is not None for n in self.honest if n in members)
 
-    def together(self, *, again: bool) -> bool:
-        """Whether a round with everybody gives right means; `again`: after another set-up."""
+    def together(self) -> bool:
+        """Whether a round with everybody gives right means."""
         try:
-            if again:
-                self.driver.setup()
+            self.driver.setup()
         except (FederationError, ProtocolError):
             return False
         return self.round() and len(self.driver.server.at.members) == len(self.hosts) and self.wrong() < WITHIN
@@ -478,7 +478,7 @@ def tried(subject: Subject, deviation: Deviation, dropouts: int) -> Result:
         unions = sites.driver.server.at.union - before
     left_out, suspected = ROGUE not in sites.driver.server.at.members, tuple(sites.notes.suspected)
     sites.repent()
-    recovered = any(sites.together(again=not rounds) for _ in range(2))
+    recovered = any(sites.together() for _ in range(2))
     return Result(deviation, dropouts, tuple(rounds), unions, left_out, suspected, far, sites.kept, recovered)
 
 
