@@ -34,6 +34,7 @@ if atheris is None:
     from covered import Covered
     from lies import lies
     from places import NUMBERS, Place, every_place, may_be_taken, taken
+    from secea.errors import SERVER
     from secea.forms.keyed import form as keyed_form
     from secea.wire import messages
 else:
@@ -41,8 +42,9 @@ else:
         from covered import Covered
         from lies import lies
         from places import NUMBERS, Place, every_place, may_be_taken, taken
+        from secea.errors import SERVER
         from secea.forms.keyed import form as keyed_form
-        from secea.wire import messages
+    from secea.wire import messages
 
 
 class Choices:
@@ -141,6 +143,8 @@ def tried_lies(step: int) -> None:
         for message in all_lies(place)[number % step :: step] if place.sealed else ():
             taken(place, message)
             count += 1
+        for carrier in (0, 1, 1000) if place.hop.receiver == SERVER else ():
+            taken(place, place.hop.message, carrier)
     print(f"{count} lies at {len(every_place())} places: no law was broken")
 
 

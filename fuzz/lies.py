@@ -10,6 +10,7 @@ from secea.arithmetic.field import M61, PRIMES30
 from secea.arithmetic.ristretto import ORDER, multiply_base, scalar_rows
 from secea.errors import SERVER
 from secea.forms.keyed.masking import _SMALL_ORDER
+from secea.party.client import Client
 from secea.party.phases import Common
 from secea.wire.messages import ALL
 
@@ -105,6 +106,18 @@ def headers(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"for {receiver}", {"receiver": receiver}
 
 
+def announcements(place: Place, client: Client, said: bytes) -> Iterator[tuple[str, bytes]]:
+    """The server begins any other phase, with the numbers and in the context that are right for it."""
+    session, at = place.parties.session, client.at
+    everyone, mine = said[1:], client.number.to_bytes(2, "little") + client.link.hello.incarnation
+    for number, row in enumerate(session.rows):
+        numbers = session.form.next_numbers(row.phase, at, again=False)
+        for epoch in {numbers["weights"], numbers["weights"] + 1}:
+            header = place.header(**(numbers | {"weights": epoch}), context=client.part.anchor(row.phase, at))
+            for who, members in (("everybody", everyone), ("all but one", everyone[:-18]), ("it alone", mine)):
+                yield f"{row.phase}, names {epoch}, {who}", place.resealed(header, bytes([number]) + members)
+
+
 def lies(place: Place) -> Iterator[tuple[str, bytes]]:
     """All lies at a place, each with a name: a message that its true sender sealed or signed."""
     said = place.payload()
@@ -112,6 +125,8 @@ def lies(place: Place) -> Iterator[tuple[str, bytes]]:
         yield name, place.resealed(place.hop.header, payload)
     for name, change in headers(place):
         yield name, place.resealed(place.header(**change), said)
+    if place.hop.header.kind.name == Common.BEGIN and isinstance(place.party, Client):
+        yield from announcements(place, place.party, said)
     if place.hop.header.kind.name == Common.KEY:
         for rows in (0, 1, 2**32, 2**64 - 1):
             yield f"{rows} rows", place.resealed(place.hop.header, said[:-8] + rows.to_bytes(8, "little"))

@@ -376,9 +376,16 @@ def goes_on(place: Place, party: Party) -> None:
     with suppress(SecEAError):
         for hop in place.rest:
             with suppress(Stale):
-                deliver(party, hop.sender, hop.message)
+                deliver(party, hop.sender, _fitting(place, party, hop))
         if isinstance(party, Server) and party.at.phase != GREETING:
             party.close()
+
+
+def _fitting(place: Place, party: Party, hop: Hop) -> bytes:
+    """Whoever changes a broadcast changes the hash that follows it, too."""
+    if isinstance(party, Server) or hop.header.kind.name != Common.DIGEST or party._running is None:
+        return hop.message
+    return replace(place, hop=hop).resealed(hop.header, party._running.digest())
 
 
 def may_be_taken(place: Place, message: bytes) -> bool:

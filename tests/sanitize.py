@@ -106,7 +106,7 @@ def main() -> None:
         tests = [f"tests/{name}" for name in TESTS]
         fuzz = "fuzz/fuzz_messages.py"
         for arguments in (
-            ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"not {LEFT_OUT}", *tests),
+            ("-m", "pytest", "-q", "--capture", "sys", "-p", "no:cacheprovider", "-k", f"not {LEFT_OUT}", *tests),
             (fuzz, "--random", inputs),
             (fuzz, "--chunk-bytes", "100", "--random", inputs),
         ):

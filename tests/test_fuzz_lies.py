@@ -87,9 +87,8 @@ def test_later_epochs_of_names_newcomers_and_rounds_with_a_loss_have_places() ->
 def test_the_rest_of_a_phase_comes_after_each_place() -> None:
     for place in places("keyed"):
         assert all(hop.receiver == place.hop.receiver for hop in place.rest)
-    share = next(place for place in places("keyed") if "share of a client to a client" in place.name)
-    kinds = [Header.parse(hop.message, hop.sender, KeyedKind).kind for hop in share.rest]
-    assert set(kinds) == {KeyedKind.DEALING, KeyedKind.SHARE}
+    dealing = next(place for place in places("keyed") if "dealing of a client to a client" in place.name)
+    assert {hop.header.kind for hop in dealing.rest} == {KeyedKind.DEALING, KeyedKind.SHARE}
 
 
 # ----------------------------------------------------------------------------------------------------------------- lies
