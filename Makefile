@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PYTHONDONTWRITEBYTECODE := # tests start many processes: what was compiled once is kept
 
-.PHONY: demo test lint types unit smoke slow deployment bench accept portable wheels format clean
+.PHONY: demo test lint types unit smoke slow deployment bench accept portable sanitize wheels format clean
 
 # The main job on real data: five ways to train, one table, one page.
 demo: $(STAMP)
@@ -59,6 +59,10 @@ accept: $(STAMP)
 # The compiled loops for other processors, systems and compilers. Needs gcc and zig: tests/portable.py says how.
 portable: $(STAMP)
 	ZIG="$(ZIG)" $(BIN)/python tests/portable.py
+
+# The compiled loops under AddressSanitizer and UBSan: their tests, and the fuzzer's inputs. Needs gcc.
+sanitize: $(STAMP)
+	INPUTS="$(INPUTS)" $(BIN)/python tests/sanitize.py
 
 # A source archive and a wheel into dist/, and a small federation on each Python from 3.11 on that is at hand, or those that
 # PYTHONS names.

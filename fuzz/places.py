@@ -1,37 +1,41 @@
 """One message at every place of a federation of either form, with its receiver as it is just before.
 
 The law: whatever comes, the receiver takes it; or it raises a `ProtocolError` that does not blame itself, and is as it
-was, so that the honest message is still taken; or it is a client, what came was authentic, and it has stopped. Any
-other exception is a bug, and goes through.
+was, so that the honest message is still taken; or it is a client, what came was authentic, and it has stopped. What was
+taken may turn out to be wrong with the rest of the phase, which is then refused. Any other exception is a bug, and goes
+through.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from secea.arithmetic.field import Ring
 from secea.arithmetic.paillier import PrivateKey, PublicKey
-from secea.errors import SERVER, ProtocolError
+from secea.audit.attacks.names import Next, following
+from secea.engines.exchange import Exchange
+from secea.errors import SERVER, ProtocolError, SecEAError, Stale
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.client import PaillierClient
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import Retry
-from secea.party.phases import STOPPED, Agreement, Common, Route
+from secea.party.phases import GREETING, STOPPED, Agreement, Common, Route
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.testing import Hop, Parties, insecure_seeded
 from secea.wire.keys import KEY_BYTES, Identity, Opener, Roster, Sealer, SessionKey
 from secea.wire.link import Link, Signer
-from secea.wire.messages import ALL, HEADER_BYTES, Buffer, Header
+from secea.wire.messages import ALL, HEADER_BYTES, Buffer, Header, Layout
 from secea.wire.randomness import KeyStream
 
 NUMBERS: Final = ("epoch", "attempt", "weights", "round", "sequence", "chunks", "chunk")
@@ -113,16 +117,32 @@ def described(x: Any, seen: tuple[int, ...] = ()) -> Any:
 # ----------------------------------------------------------------------------------------------------------- places
 
 
+Moment = tuple[str, int, int, int]
+"""A phase, and the numbers of union, attempt and round."""
+
+
 @dataclass(frozen=True, eq=False)
 class Place:
     """A message, and its receiver before it."""
 
-    parties: Parties = field(repr=False)
+    parties: Together = field(repr=False)
     name: str
     hop: Hop
     party: Party = field(repr=False)
     key: bytes = field(repr=False)
     """Of the broadcast that goes on."""
+    after: Sequence[tuple[Moment, Hop]] = field(default=(), repr=False)
+    """Everything that its receiver got, and when."""
+    index: int = 0
+    """Which of these it is."""
+
+    @property
+    def rest(self) -> Iterator[Hop]:
+        """What its receiver gets after it in the same phase."""
+        for moment, hop in self.after[self.index + 1 :]:
+            if moment != self.after[self.index][0]:
+                return
+            yield hop
 
     @property
     def sealed(self) -> bool:
@@ -195,52 +215,120 @@ TABLES: Final[list[dict[Any, list[float]]]] = [
 SMALL: Final[dict[str, Any]] = {"key_bits": 256, "insecure_small_keys": True}
 
 
-def _paillier() -> Parties:
-    return Parties.of(TABLES[:3], Unlucky(), entropy=insecure_seeded(1), **SMALL)
+class Cut(Keyed):
+    """The keyed form; no chunk has more than two rows."""
+
+    def layout(self, kind: IntEnum, params: Params, at: Agreement, sender: int, receiver: int = ALL) -> Layout:
+        """With small chunks."""
+        return replace(super().layout(kind, params, at, sender, receiver), per_chunk=2)
 
 
-def _keyed() -> Parties:
-    return Parties.of(TABLES[:3], Keyed(), collusion=1, entropy=insecure_seeded(2))
+class Together(Protocol):
+    """All parties of a session."""
+
+    session: Session
+    server: Server
+    clients: dict[int, Client]
+    identities: dict[int, Identity]
+    exchange: Exchange
 
 
-def _tolerant() -> Parties:
-    return Parties.of(TABLES, Keyed(batch=2), collusion=1, dropouts=1, entropy=insecure_seeded(3))
+Listen = Callable[[Together], None]
+"""Begins to listen to these parties."""
 
 
-FEDERATIONS: Final[dict[str, Callable[[], Parties]]] = {
+def _paillier(listen: Listen, dropouts: int = 0) -> None:
+    clients, form = (4, Paillier()) if dropouts else (3, Unlucky())
+    parties = Parties.of(TABLES[:clients], form, entropy=insecure_seeded(1), dropouts=dropouts, **SMALL)
+    listen(parties)
+    parties.setup()
+    if dropouts:
+        parties.exchange.losses = {clients - 1: "share"}
+        parties.contribute(TABLES)
+        parties.exchange.run("share", parties.server.at.members)
+    else:
+        parties.round(TABLES[:clients])
+    _end(parties)
+
+
+def _keyed(listen: Listen) -> None:
+    """A round, other names, and a round with these."""
+    parties = Parties.of(TABLES[:3], Keyed(), collusion=1, entropy=insecure_seeded(2))
+    listen(parties)
+    parties.setup()
+    parties.round(TABLES[:3])
+    parties.clients[1].part.update(["b", "a"])
+    parties.exchange.run("list", range(3))
+    parties.round([TABLES[0], {"b": [1.0, 2.0], "a": [3.0, 4.0]}, TABLES[2]])
+    _end(parties)
+
+
+def _tolerant(listen: Listen, form: type[Keyed] = Keyed) -> None:
+    """A round, new mask keys, and a round in which a client is lost."""
+    parties = Parties.of(TABLES, form(batch=2), collusion=1, dropouts=1, entropy=insecure_seeded(3))
+    listen(parties)
+    parties.setup()
+    parties.round(TABLES)
+    parties.exchange.run("batch", parties.server.at.members)
+    parties.contribute(TABLES)
+    parties.exchange.losses = {3: "upload"}
+    parties.exchange.run("upload", parties.server.at.members)
+
+
+def _following(listen: Listen) -> None:
+    """A session that takes over the key: one client left, one is new."""
+    old = Parties.of(TABLES, Keyed(), collusion=2, entropy=insecure_seeded(4))
+    old.setup()
+    form = following(old, (3, None, 1, 0), 1)
+    assert form is not None
+    then = Next(old, form, 1, insecure_seeded(5))
+    listen(then)
+    then.setup()
+
+
+def _end(parties: Parties) -> None:
+    parties.server.begin(parties.session.form.end_phase, parties.server.at.members)
+    parties.exchange.deliver()
+
+
+FEDERATIONS: Final[dict[str, Callable[[Listen], None]]] = {
     "paillier": _paillier,
+    "paillier, with drop-outs": partial(_paillier, dropouts=1),
     "keyed": _keyed,
     "keyed, with drop-outs": _tolerant,
+    "keyed, in chunks": partial(_tolerant, form=Cut),
+    "keyed, in a session that follows": _following,
 }
 
 
 @lru_cache
 def places(form: str) -> tuple[Place, ...]:
-    """The first message of each kind in each phase of its receiver; of those in several chunks also the last chunk."""
-    parties, found, key = FEDERATIONS[form](), dict[Any, Place](), dict[int, bytes]()
-    kinds = parties.session.form.kinds
+    """The first message of each kind and size in each phase of its receiver; of those in several chunks also the last.
 
-    def tap(sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+    What begins a phase has a place for each phase that begins, and later epochs of names have their own.
+    """
+    found, key, log = dict[Any, Place](), dict[int, bytes](), dict[int, list[tuple[Moment, Hop]]]()
+
+    def listen(parties: Together) -> None:
+        parties.exchange.tap = partial(tap, parties)
+
+    def tap(parties: Together, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
         party: Party = parties.server if receiver == SERVER else parties.clients[receiver]
-        hop = Hop(sender, receiver, Header.parse(message, sender, kinds), bytes(message))
+        hop = Hop(sender, receiver, Header.parse(message, sender, parties.session.form.kinds), bytes(message))
         header, whom = hop.header, "the server" if receiver == SERVER else "a client"
         what = f"{header.kind.name.lower()} of {'the server' if header.sender == SERVER else 'a client'}"
         name = f"{form}: {what} to {whom} in '{party.at.phase}'"
-        at = (name, len(hop.message) if header.chunks == 1 else header.chunk > 0)
+        announced = parties.server.at.phase if header.kind.name == Common.BEGIN else ""
+        at = (name, len(hop.message) if header.chunks == 1 else header.chunk > 0, announced, header.weights > 1)
+        come, now = log.setdefault(receiver, []), party.at
+        come.append(((now.phase, now.union, now.attempt, now.round), hop))
         if at not in found and header.chunk in (0, header.chunks - 1):
-            found[at] = Place(parties, name, hop, copied(party), key.get(receiver, b""))
+            found[at] = Place(parties, name, hop, copied(party), key.get(receiver, b""), come, len(come) - 1)
         if header.kind.name == Common.KEY:
             key[receiver] = Place(parties, name, hop, party, b"").payload()[:KEY_BYTES]
         return (message,)
 
-    parties.exchange.tap = tap
-    tables = TABLES[: parties.session.params.clients]
-    parties.setup()
-    parties.round(tables)
-    if parties.session.params.dropouts:
-        parties.contribute(tables)
-        parties.exchange.losses = {len(tables) - 1: parties.session.form.round_phase}
-        parties.exchange.run(parties.session.form.round_phase, parties.server.at.members)
+    FEDERATIONS[form](listen)
     return tuple(found.values())
 
 
@@ -269,6 +357,7 @@ def taken(place: Place, message: bytes, carrier: int | None = None) -> bool:
     except ProtocolError as refusal:
         error = refusal
     if error is None:
+        goes_on(place, party)
         return True
     assert error.suspects, "nobody is blamed"
     assert place.hop.receiver not in error.suspects, f"a party suspects itself: {error}"
@@ -280,6 +369,23 @@ def taken(place: Place, message: bytes, carrier: int | None = None) -> bool:
     deliver(party, place.hop.sender, place.hop.message)  # the honest message still counts
     assert described(party) != before
     return False
+
+
+def goes_on(place: Place, party: Party) -> None:
+    """What was taken may be found wrong at the end of the phase: the rest of it comes, and only refusals follow."""
+    with suppress(SecEAError):
+        for hop in place.rest:
+            with suppress(Stale):
+                deliver(party, hop.sender, _fitting(place, party, hop))
+        if isinstance(party, Server) and party.at.phase != GREETING:
+            party.close()
+
+
+def _fitting(place: Place, party: Party, hop: Hop) -> bytes:
+    """Whoever changes a broadcast changes the hash that follows it, too."""
+    if isinstance(party, Server) or hop.header.kind.name != Common.DIGEST or party._running is None:
+        return hop.message
+    return replace(place, hop=hop).resealed(hop.header, party._running.digest())
 
 
 def may_be_taken(place: Place, message: bytes) -> bool:

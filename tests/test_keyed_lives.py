@@ -318,6 +318,25 @@ def test_every_mean_of_a_long_life_is_right_and_the_next_quiet_round_works(
     assert life.rounds >= 60
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_in_a_life_of_two_hundred_rounds_everything_happens_and_no_key_or_label_serves_twice(
+    dropouts: int, ledger: Ledger
+) -> None:
+    """Updates, absences, restarts, crashes, losses, joins and leaves, one after the other, with one ledger for all."""
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    print(f"seed {seed}")
+    life = Life(4, dropouts, seed)
+    wanted = {"restart", "crash", "update: update", "disturbed: means", "disturbed: RoundLost", "regroup"}
+    while life.rounds < 200 or not all(life.happened[what] for what in wanted):
+        life.something()
+        assert life.rounds < 2000
+    print(life.happened, ledger.counts)
+    used = {"label", "key of a message", "mask of a pair", "seed of a list", "key of a row", "rho", "seed of noise"}
+    used |= {"pad of noise"} | ({"mask of one's own", "opening of a key"} if dropouts else set())
+    assert set(ledger.counts) == used
+
+
 # ------------------------------------------------------------------------------------------- a crash after any message
 
 SETS: Final[list[list[Name]]] = [["a", "b"], ["a", "c"], ["c", "b", "d"]]

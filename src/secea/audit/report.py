@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from secea.audit import FORMS, KEYED, PAILLIER, Claim, Finding, Mutant, Subject, examine
+from secea.audit.attacks import rogue
+from secea.audit.claims.rogue import rogue_clients
 from secea.audit.registry import all_mutants, caught_by, gathered, product
 
 TITLES: Mapping[str, str] = {KEYED: 'Form "keyed", the default', PAILLIER: 'Form "paillier", the paper\'s'}
@@ -41,6 +43,7 @@ def run(claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str],
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings, mutant)
+        _show_rogues(findings, subjects if mutant is None else {})
     return not any(finding.objection or (finding.broke_off and mutant is None) for finding in findings)
 
 
@@ -105,6 +108,16 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
                 f"{each.name} ({each.form}): {said}", markup=False, style="yellow" if each.broke_off else "red"
             )
     console.print(_summary(findings, mutant), markup=False)
+
+
+def _show_rogues(findings: Sequence[Finding], subjects: Mapping[str, Subject]) -> None:
+    """What a client that deviates tried, if that was among the claims."""
+    console = _console()
+    for form in (each.form for each in findings if each.name == rogue_clients.name and each.form in subjects):
+        console.print(f"\nA client that deviates: {TITLES[form]}", style="bold", markup=False)
+        grid = _grid("it", "cost to the others", "who is named")
+        _fill(grid, rogue.table(subjects[form]))
+        console.print(grid)
 
 
 def _summary(findings: Sequence[Finding], mutant: Mutant | None) -> str:

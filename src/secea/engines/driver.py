@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from secea.engines.log import Log
-from secea.engines.port import Failure, Port, Reply, Task
+from secea.engines.port import Failure, Port, Reply, Task, refusal
 from secea.errors import FederationError, ProtocolError, Stale, party
 from secea.party.phases import REST, UNKNOWN, Standing
 from secea.party.server import Server
@@ -24,6 +24,7 @@ MOST_UNABLE: Final = 2
 """A client that says more often that it cannot continue is not believed: an honest one does so once in 10^6 epochs."""
 MOST_TRIES: Final = 16
 """Attempts at one union, or at what comes before it."""
+ACCUSED: Final = "more clients than may conspire refuse what it sends: start the server's side anew to call it again"
 KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
 
 
@@ -67,6 +68,7 @@ class Driver:
         self._outside: set[int] = set()  # who was lost since the last union began
         self._renamed = False  # whether this round had its epoch of names
         self._unable: Counter[int] = Counter()  # how often each said that it cannot go on
+        self._accusers: dict[int, set[int]] = {}  # who refused what a client alone can have sent
         self._everyone = set(range(server.session.params.clients))  # who is called
         self._saved = b""
 
@@ -312,8 +314,11 @@ class Driver:
         return self._port.exchange(tasks, number, partial(server.drain, addressed), timeout)
 
     def _heard(self, n: int, reply: Reply | Failure) -> None:
+        if n not in self._everyone:  # it was called before the others accused it
+            return
         if isinstance(reply, Failure) or reply.fault:
             self._lose(n, reply.reason if isinstance(reply, Failure) else reply.fault)
+            self._accuse(n, self.failures[n])
             return
         session = self.server.session
         try:
@@ -339,6 +344,16 @@ class Driver:
             self._lose(n, "it answers, and says no hello")
             return
         self.present.add(n)
+
+    def _accuse(self, n: int, reason: str) -> None:
+        """Call a client no more if more others than may conspire refuse what it alone sent: one of them is honest."""
+        for v in self._everyone - {n}:
+            if reason == refusal((v,)):
+                self._accusers.setdefault(v, set()).add(n)
+        for v in [v for v, others in self._accusers.items() if len(others) > self.server.session.params.T]:
+            del self._accusers[v]
+            self._everyone.discard(v)
+            self._lose(v, ACCUSED)
 
     def _refused(self, n: int, error: ProtocolError) -> None:
         self._lose(n, str(error))

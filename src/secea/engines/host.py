@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from secea.engines.log import Log
-from secea.engines.port import Order, Reply, Task
+from secea.engines.port import Order, Reply, Task, refusal
 from secea.engines.store import Store
-from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale, party
+from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale
 from secea.party.client import Client
 from secea.party.session import Session
 from secea.table import Table, TableLike, as_table, canonical_names
@@ -48,7 +48,7 @@ def told(error: Exception) -> str:
     The site's configuration is not secret, but its data is. The full text goes into the site's own log.
     """
     if isinstance(error, ProtocolError):
-        return f"it refuses what came from {' or '.join(map(party, error.suspects))}"
+        return refusal(error.suspects)
     if isinstance(error, ParamsError | CallError | SnapshotError):
         return str(error)
     return f"{type(error).__name__} at its own side; its log has the rest"

@@ -8,12 +8,12 @@ carries them out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Protocol
 
-from secea.errors import ProtocolError
+from secea.errors import ProtocolError, party
 from secea.wire.messages import Buffer
 
 
@@ -82,6 +82,11 @@ class Failure:
     """No reply came from a client: it crashed, it hangs, it cannot be reached."""
 
     reason: str
+
+
+def refusal(suspects: Iterable[int]) -> str:
+    """What the server's side is told by a client that refuses what one of these parties sent."""
+    return f"it refuses what came from {' or '.join(map(party, suspects))}"
 
 
 class Port(Protocol):

@@ -33,6 +33,8 @@ from secea.wire.randomness import SEED_BYTES, Entropy
 
 _SIGNED: Final = b"secea signed message 1\n"
 _RECENT: Final = 4  # more messages than a party sends to one receiver between two phases
+MOST_LIVES: Final = 1 << 12
+"""How often a party may restart in a session: its past lives are kept, so that none of them comes back."""
 
 
 class Writer(Protocol):
@@ -146,7 +148,10 @@ class Link:
             except ValueError as error:
                 raise FaultyPeer(sender, f"its hello is refused: {error}") from None
         if before is not None:
-            self._past.setdefault(sender, set()).add(before.incarnation)
+            past = self._past.setdefault(sender, set())
+            if len(past) >= MOST_LIVES:
+                raise FaultyPeer(sender, f"begins another life after {MOST_LIVES} others: begin a new session")
+            past.add(before.incarnation)
         channel = self.channel_type.between(self.number, self.hello, self._key, sender, hello)
         self.peers[sender], self.channels[sender], self._heard[sender] = hello, channel, 0
         self._streams.pop(sender, None)

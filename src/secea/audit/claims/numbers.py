@@ -19,8 +19,8 @@ from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import keyed as keyed_mutants
+from secea.audit.mutants import names, views
 from secea.audit.mutants import numbers as mutants
-from secea.audit.mutants import views
 from secea.audit.tails import kolmogorov
 from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
@@ -75,7 +75,7 @@ def refused(form: Form, N: int, T: int | None, D: int) -> bool:
     PAILLIER,
     mutants=(
         mutants.QUORUM_OF_NEED, mutants.THRESHOLD_OF_PARTICIPANTS, mutants.SIGNATURES_ONE_LESS, views.NEIGHBOUR_LESS,
-        mutants.NOISE_OF_T, views.FEWER_NOISE, mutants.LONGER_LISTS,
+        mutants.NOISE_OF_T, views.FEWER_NOISE, names.LATER_LISTS,
     ),
 )  # fmt: skip
 def rules(subject: Subject) -> int:

@@ -174,14 +174,6 @@ class SignaturesOneLess(Overheard):
         return super().signatures(params) - 1
 
 
-class LongerLists(Overheard):
-    """Lists of later epochs are as long as those of the first."""
-
-    def list_size(self, params: Params, names: int) -> int:
-        """The names that a list has room for."""
-        return super().list_size(params, 1)
-
-
 class SharedByParticipants(Masking):
     """Shares its mask keys so that all participants but D open them, whoever is absent."""
 
@@ -277,7 +269,6 @@ class SmallMultiple(Numbers):
 
 
 SIGNATURES_ONE_LESS = mutant("signatures-one-less", "A holder answers after Z-1 confirmations.", SignaturesOneLess())
-LONGER_LISTS = mutant("longer-lists", "Lists of later epochs have room for as many names as the first.", LongerLists())
 THRESHOLD_OF_PARTICIPANTS = mutant(
     "threshold-of-participants",
     "t counts who takes part, and not the roster.",

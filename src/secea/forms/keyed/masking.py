@@ -108,6 +108,15 @@ def statement(session: bytes, at: Agreement, noisy: Sequence[int]) -> bytes:
     return _VOTE + session + at.context + numbers
 
 
+def voted(key: bytes, vote: bytes, said: bytes) -> bool:
+    """Whether the client with this key signed this statement."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(vote, said)
+    except InvalidSignature:
+        return False
+    return True
+
+
 class Masking:
     """Client n: its masks, its votes, and the shares that it gives out."""
 
@@ -231,11 +240,8 @@ class Masking:
             v = int.from_bytes(votes[start : start + 2], "little")
             if v not in at.members or v in signed:
                 raise FaultyPeer(SERVER, f"counts a vote of client {v}, who has none, or another one")
-            try:
-                key = Ed25519PublicKey.from_public_bytes(self.roster.key(v))
-                key.verify(votes[start + 2 : start + width], said)
-            except InvalidSignature:
-                raise FaultyPeer(SERVER, f"shows a vote of client {v} that is not for this sum") from None
+            if not voted(self.roster.key(v), votes[start + 2 : start + width], said):
+                raise FaultyPeer(SERVER, f"shows a vote of client {v} that is not for this sum")
             signed.add(v)
         if len(signed) < self.form.threshold(self.params):
             raise FaultyPeer(SERVER, f"opens a sum with {len(signed)} votes")

@@ -257,6 +257,16 @@ class Naming:
         self.key = replace(self.key, hashes=hashes)
         return at.bound(*(hashes[v] for v in signers))
 
+    def _check_hash(self, dealer: int, commitments: bytes) -> None:
+        """Check that a dealer chose its commitments before it saw anybody else's."""
+        if not hmac.compare_digest(oprf.commitments_hash(commitments), self.key.hashes[dealer]):
+            raise FaultyPeer(dealer, "deals with other commitments than those whose hash it sent first")
+
+    def _check_proof(self, dealer: int, commitments: bytes, proof: bytes) -> None:
+        """Check that another dealer knows what it committed to."""
+        if dealer != self.number and not oprf.proven(proof, commitments, self.session, dealer):
+            raise FaultyPeer(dealer, "does not prove that it knows what it committed to")
+
     def _check_part(self, dealer: int, commitments: bytes) -> None:
         """If a key is handed over, check a dealer's commitments against the public commitment to its part of it."""
         before = self.form.taken_over
@@ -271,12 +281,9 @@ class Naming:
             dealings[me] = self._dealing()
         cut = 32 * (self.params.T + 1)
         for v, dealing in dealings.items():
-            commitments, proof = dealing[:cut], dealing[cut:]
-            if not hmac.compare_digest(oprf.commitments_hash(commitments), self.key.hashes[v]):
-                raise FaultyPeer(v, "deals with other commitments than those whose hash it sent first")
-            if v != self.number and not oprf.proven(proof, commitments, self.session, v):
-                raise FaultyPeer(v, "does not prove that it knows what it committed to")
-            self._check_part(v, commitments)
+            self._check_hash(v, dealing[:cut])
+            self._check_proof(v, dealing[:cut], dealing[cut:])
+            self._check_part(v, dealing[:cut])
         if me in self.form.receivers(Kind.SHARE, self.params, at):
             shares = {v: got[Kind.SHARE, v] for v in dealers if v != me}
             if self._deals:
@@ -407,14 +414,18 @@ class Naming:
         }
         if self.number in holders:
             answers[self.number] = self._evaluated(self._points, at)
-        assert self.names.blinding is not None
         try:
-            found = oprf.finish(self.names.blinding, answers, self.key.joint, tick=self.tick)
+            found = self._unblinded(answers)
         except oprf.WrongAnswer as wrong:
             raise ProtocolError(wrong.holders or (*holders, SERVER), "answered our blinded names wrongly") from None
         prf = dict(self.names.prf) | dict(zip(self.names.fresh, found, strict=True))
         self.names = replace(self.names, prf=prf, number=at.names, lists={}, blinding=None)
         return replace(at, named=at.names)
+
+    def _unblinded(self, answers: Mapping[int, NDArray[np.uint8]]) -> list[bytes]:
+        """The PRF values of the names in our list, from the answers of all holders."""
+        assert self.names.blinding is not None
+        return oprf.finish(self.names.blinding, answers, self.key.joint, tick=self.tick)
 
     # ------------------------------------------------------------------------------------------------------ phases
 

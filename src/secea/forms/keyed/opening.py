@@ -8,13 +8,14 @@ from itertools import combinations, islice
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues
-from secea.errors import RoundLost
+from secea.errors import ProtocolError, RoundLost
 from secea.forms.keyed.form import Keyed, Kind
-from secea.forms.keyed.masking import hash_of, key_of, pair_of, public_of, same_share, seed_of
+from secea.forms.keyed.masking import hash_of, key_of, pair_of, public_of, same_share, seed_of, statement, voted
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import masks
+from secea.wire.keys import Roster
 
 MOST_TRIED = 64
 """How many sets of shares are tried, besides one for each client, before an opening counts as failed."""
@@ -40,10 +41,18 @@ class Opening:
         """Whether there are mask keys of these members for a round."""
         return set(self.public) == set(members) and self.first <= q < self.first + self.form.batch
 
-    def votes(self, at: Agreement, got: Got) -> bytes:
-        """The votes of the first t who signed."""
-        voted = [(v, got[Kind.VOTE, v]) for v in at.members if (Kind.VOTE, v) in got]
-        return b"".join(v.to_bytes(2, "little") + vote for v, vote in voted[: self.form.threshold(self.params)])
+    def votes(self, at: Agreement, got: Got, roster: Roster) -> bytes:
+        """The votes of the first t who signed this sum. Other votes do not count, as long as there are t right ones."""
+        said, threshold = statement(self.session, at, self.form.noise_clients(self.params, at)), self._threshold
+        given = {v: got[Kind.VOTE, v] for v in at.members if (Kind.VOTE, v) in got}
+        right = [v for v, vote in given.items() if voted(roster.key(v), vote, said)]
+        if len(right) < threshold:
+            raise ProtocolError(set(given) - set(right), "signs another sum than the one that was announced")
+        return b"".join(v.to_bytes(2, "little") + given[v] for v in right[:threshold])
+
+    @property
+    def _threshold(self) -> int:
+        return self.form.threshold(self.params)
 
     def recover(self, at: Agreement, L: bytes, got: Got) -> list[tuple[bytes, int]]:
         """The key streams that still mask the sum, each with its sign. They have to be subtracted."""
@@ -65,7 +74,7 @@ class Opening:
 
     def _secret(self, given: Mapping[int, int], of: int, right: Callable[[int], bool]) -> int:
         """The secret from t of these shares. Wrong shares are left out, as long as there are t right ones."""
-        for some in islice(_sets(sorted(given), self.form.threshold(self.params)), len(given) + MOST_TRIED):
+        for some in islice(_sets(sorted(given), self._threshold), len(given) + MOST_TRIED):
             secret = masks.recovered(given, masks.weights_at_zero(some))
             if right(secret):
                 return secret

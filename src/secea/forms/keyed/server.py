@@ -89,29 +89,36 @@ class KeyedServer:
         if not self.params.dropouts:
             self._add(sender, chunk, payload, at)
             return
+        self._rows(sender, chunk, payload, at)  # refused before anything of it is kept, or in the sum
         parts = self._parts.setdefault(sender, [])
         parts.append(bytes(payload))
         if len(parts) == self.form.layout(kind, self.params, at, sender).chunks:  # only whole uploads are in the sum
             for number, whole in enumerate(self._parts.pop(sender)):
                 self._add(sender, number, memoryview(whole), at)
 
+    def _rows(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> tuple[Residues, Residues | None]:
+        """The rows of a chunk of an upload, and the columns of a noise client; `ValueError` if they are none."""
+        n, layout = self.numbers, self.form.layout(Kind.UPLOAD, self.params, at, sender)
+        span, width = layout.span(chunk), self.params.dim + n.checks + 2
+        count = span.stop - span.start
+        body = count * width * n.ring.element_bytes
+        rows = n.ring.from_bytes(payload[:body], count, width)
+        if sender not in self.form.noise_clients(self.params, at):
+            return rows, None
+        return rows, n.ring.from_bytes(payload[body:-SEED_BYTES], count, n.checks)
+
     def _add(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
         n, params, form = self.numbers, self.params, self.form
-        ring, layout = n.ring, form.layout(Kind.UPLOAD, params, at, sender)
-        span = layout.span(chunk)
-        count, width = span.stop - span.start, params.dim + n.checks + 2
-        body = count * width * ring.element_bytes
-        rows = ring.from_bytes(payload[:body], count, width)
-        noisy = form.noise_clients(params, at)
-        columns = ring.from_bytes(payload[body:-SEED_BYTES], count, n.checks) if sender in noisy else None
+        rows, columns = self._rows(sender, chunk, payload, at)
         if chunk not in self._chunks:
             noise = n.noise_of(form.noise_count(params, len(at.participants)))
-            self._chunks[chunk] = _Chunk(ring.zeros(count, width), ring.zeros(count, n.checks), noise)
+            _, count, width = rows.shape
+            self._chunks[chunk] = _Chunk(n.ring.zeros(count, width), n.ring.zeros(count, n.checks), noise)
         come = self._chunks[chunk]
-        ring.add_into(come.total, rows)
+        n.ring.add_into(come.total, rows)
         come.senders.add(sender)
         if columns is not None:
-            ring.add_into(come.columns, columns)
+            n.ring.add_into(come.columns, columns)
             come.seeds[sender] = bytes(payload[-SEED_BYTES:])
 
     def ready(self, kind: IntEnum, at: Agreement) -> Iterator[tuple[int, Sequence[Buffer]]]:
@@ -178,7 +185,7 @@ class KeyedServer:
                 self.opening.got_batch(at, got)
                 return replace(at, context=self._before_round)
             case "agree":
-                self._votes = self.opening.votes(at, got)
+                self._votes = self.opening.votes(at, got, self.link.roster)
                 return at
             case "open":
                 self._over = self.opening.recover(at, self._L, got)
