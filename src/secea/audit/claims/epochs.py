@@ -1,0 +1,98 @@
+"""Claims about epochs of names: lists bind over all attempts, and the key's bounds over all sessions that keep it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from secea.audit import KEYED, Objection, Subject, claim
+from secea.audit.attacks.names import Askers, Next, corrupt, driven, following, naming
+from secea.audit.claims.names import BOUND, LATER, ROGUE, UPDATES, N, T, _moved, parties_of
+from secea.audit.mutants import epochs as mutants
+from secea.forms.keyed.form import Kind
+from secea.testing import Parties
+
+
+@claim("attack", KEYED, mutants=(mutants.UNCHECKED_PADDING,))
+def answers_to_padding(subject: Subject) -> int:
+    """Keyed: a holder that answers one point of a list wrongly does not learn whether it is a name: all complain.
+
+    Lists are sent again byte for byte, so that silence at some points would tell which of them are names.
+    """
+    for place in range(BOUND + 1):
+        parties = parties_of(subject)
+        parties.exchange.greet()
+        parties.exchange.run("commit", range(N), until="evaluate")
+
+        def lie(kind: IntEnum, _receiver: int, said: bytes, place: int = place) -> bytes:
+            return _moved(place)(said) if kind is Kind.EVALUATION else said
+
+        corrupt(parties.clients[ROGUE], lie)
+        errors = driven(parties.server, parties.clients, "secret")
+        if silent := [n for n in range(N) if n != ROGUE and n not in errors]:
+            raise Objection(f"clients {silent} do not complain of a wrong answer to point {place} of their lists")
+    return BOUND + 1
+
+
+@claim("attack", KEYED, mutants=(mutants.MARKS_OF_THE_LAST_ATTEMPT,))
+def one_list_in_an_epoch(subject: Subject) -> int:
+    """Keyed: the server and a client have one list of it answered in an epoch, whoever is absent in between."""
+    parties = parties_of(subject)
+    honest, askers = range(N - 1), Askers(parties, (N - 1,))
+    parties.setup()
+    if not askers.ask(honest, 2):
+        raise AssertionError("not even the first list is answered")
+    for absent in (N - 1, 0):
+        members = set(range(N)) - {absent}
+        parties.server.give_up()
+        parties.server.begin("list", members, names=2)
+        driven(parties.server, parties.clients, "secret")
+        askers.ask([n for n in honest if n != absent] if absent == 0 else honest, 2)
+        if (known := len(askers.known[2])) > LATER:
+            raise Objection(f"{known} guesses were answered in one epoch, since client {absent} was absent once")
+    return 2
+
+
+def _old(subject: Subject) -> Parties:
+    """A session that has seen one epoch with new names."""
+    parties = parties_of(subject)
+    parties.setup()
+    parties.exchange.run("list", range(N))
+    return parties
+
+
+def _next(old: Parties | Next, *stay: int | None, collusion: int = T) -> Next:
+    form = following(old, stay, collusion)  # type: ignore[arg-type]  # it has what is looked at
+    if form is None:
+        raise AssertionError("the key is not kept where it may be")
+    return Next(old, form, collusion)  # type: ignore[arg-type]
+
+
+@claim("attack", KEYED, mutants=(mutants.BUDGET_OF_ONE_SESSION, mutants.SHARES_FOR_LEAVERS, mutants.WAY_BACK))
+def key_over_many_sessions(subject: Subject) -> int:
+    """Keyed: a key that outlives several sessions keeps all their bounds, and those who leave get no share of it.
+
+    Members that confirmed a newcomer's list do not go back to the session before.
+    """
+    first = _old(subject)
+    second = _next(first, *range(N), None)
+    second.setup()
+    form = following(second, (*range(N + 1), None), T)  # type: ignore[arg-type]
+    seen = form.taken_over.updates if form else 1 + UPDATES
+    if seen < 1:
+        raise Objection("a third session with the same key does not know of the epochs of names in the first")
+
+    left = _next(_old(subject), *range(N - 1), collusion=1)
+    left.setup()
+    for n, client in left.clients.items():
+        if n >= N - 1 and naming(client).key.share:
+            raise Objection("a client that leaves gets a share of the key that the others keep")
+
+    old = _old(subject)
+    joined = _next(old, *range(N), None)
+    joined.exchange.greet()
+    joined.exchange.run("commit", joined.clients, until="evaluate")
+    for n in range(N):
+        naming(joined.clients[n]).renounce()
+        if not naming(old.clients[n]).successor:
+            raise Objection("a client goes back to the session before, though it confirmed a newcomer's list")
+    return 3

@@ -1,0 +1,90 @@
+"""The form "keyed" with lists, bounds and keys of names that bind for less long than they should."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from secea.arithmetic.ristretto import Rows, Tick, multiply, multiply_base, scalar_rows, total
+from secea.audit import KEYED, Mutant, Subject
+from secea.audit.attacks.keyed import Overheard
+from secea.forms.keyed.form import Kind
+from secea.forms.keyed.handover import Following
+from secea.forms.keyed.names import Naming
+from secea.params import Params
+from secea.party.form import Got
+from secea.party.phases import Agreement
+from secea.steps import oprf
+from secea.steps.oprf import Blinding, blind
+
+
+def within(name: str, missing: str, owner: object, attribute: str, other: Any) -> Mutant:
+    """A mutant with another method."""
+    return Mutant(name, missing, {KEYED: Subject(Overheard(), within=((owner, attribute, other),))})
+
+
+def _checks_names(inputs: Any, size: int, seed: bytes) -> Blinding:
+    """A list whose check point has its names alone."""
+    whole, names = blind(inputs, size, seed), len(inputs)
+    points = whole.points.copy()
+    own = points[whole._places[:names]]
+    parts = [multiply_base(scalar_rows([whole._offset])), multiply(own, whole._weights[:names])]
+    points[whole._places[-1]] = total(np.concatenate(parts))
+    return replace(whole, points=points)
+
+
+def _checked_names(blinding: Blinding, answers: Rows, factor: int, public: bytes, tick: Tick | None = None) -> bool:
+    """Whether the answers to its names fit."""
+    answers, names = answers[blinding._places], len(blinding._inputs)
+    key = np.frombuffer(public, np.uint8)[None]
+    own = multiply(key, scalar_rows([factor * blinding._offset]))
+    expected = total(np.concatenate([own, multiply(answers[:names], blinding._weights[:names])]))
+    return hmac.compare_digest(expected.tobytes(), answers[-1].tobytes())
+
+
+_got_marks, _receivers = Naming._got_marks, Following.receivers
+
+
+def _marks_of_this_attempt(self: Naming, at: Agreement, got: Got) -> Agreement:
+    after = _got_marks(self, at, got)
+    self.names = replace(self.names, marks={v: mark for v, mark in self.names.marks.items() if v in at.members})
+    return after
+
+
+def _all_members(self: Following, kind: IntEnum, params: Params, at: Agreement) -> tuple[int, ...]:
+    return at.members if kind is Kind.SHARE else _receivers(self, kind, params, at)
+
+
+UNCHECKED_PADDING = Mutant(
+    "padding-unchecked",
+    "The check point of a list has its names alone.",
+    {KEYED: Subject(Overheard(), instead={blind: _checks_names, oprf._checked: _checked_names})},
+)
+MARKS_OF_THE_LAST_ATTEMPT = within(
+    "marks-of-the-last-attempt",
+    "The list of a client that was absent once does not bind any more.",
+    Naming,
+    "_got_marks",
+    _marks_of_this_attempt,
+)
+BUDGET_OF_ONE_SESSION = within(
+    "epochs-of-one-session",
+    "Epochs of names in a session before the last one are forgotten.",
+    Naming,
+    "updates",
+    property(lambda naming: max(0, naming.names.asked - 1)),
+)
+SHARES_FOR_LEAVERS = within(
+    "shares-for-leavers", "Clients that leave get shares of the key that is kept.", Following, "receivers", _all_members
+)
+WAY_BACK = within(
+    "way-back-after-lists",
+    "Clients go back to the session before, though they confirmed newcomers' lists.",
+    Naming,
+    "begun",
+    property(lambda naming: bool(naming.names.number or naming.names.asked)),
+)
