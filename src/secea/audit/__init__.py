@@ -42,6 +42,8 @@ class Subject:
     client: type[Client] = Client
     thorough: bool = False
     """More cases, where a claim has them."""
+    first: tuple[str, ...] = ()
+    """Which deviations of a server are tried before all others (`attacks.deviating`)."""
 
     def parties(self, tables: Sequence[TableLike], **more: Any) -> Parties:
         """All parties of a federation with these tables; `more` is what `Parties.of` takes."""

@@ -1,0 +1,111 @@
+"""What a server that deviates tries against the paper's form alone: unions and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from secea.audit import Subject
+from secea.audit.attacks.deviating import SMALL, SMALLEST, Deviation, Lie, Play
+from secea.forms.paillier.form import Kind, union_context
+from secea.forms.paillier.retrieval import public_key
+from secea.forms.paillier.server import PaillierServer
+from secea.party.phases import Agreement
+from secea.wire.messages import DIGEST_BYTES, Buffer
+
+RELAYED: Final = SMALLEST
+WORDS: Final = 4
+SEALED: Final = (("TAGS", ("table",)), ("MEAN", ("answer",)), ("BEGIN", ("secret", "query", "share")))
+SEEDS: Final = 1
+
+
+class Lying(PaillierServer):
+    """A server that leaves out a tag, or scales some columns of the answers that it masks."""
+
+    leaves_out = -1
+    scales = False
+
+    def _peeled(self, at: Agreement) -> Agreement:
+        after = super()._peeled(at)
+        if self.leaves_out < 0:
+            return after
+        self.tags = np.delete(self.tags, self.leaves_out % self.tags.size)
+        return replace(at, size=int(self.tags.size), context=union_context(at, self.tags))
+
+    def _masked(self, answers: dict[int, memoryview], at: Agreement) -> tuple[int, Sequence[Buffer]]:
+        return super()._masked(self._doubled(answers, at) if self.scales else answers, at)
+
+    def _doubled(self, answers: Mapping[int, memoryview], at: Agreement) -> dict[int, memoryview]:
+        """Answers with twice the sums: all plaintexts but those that hold the count."""
+        n, layout = self.numbers, self.form.whole(Kind.ANSWER, self.params, at)
+        asker = at.members[layout.section(self._masking.done)]
+        key = public_key(self._moduli[asker], self.params.key_bits)
+        counted = self.params.dim % n.block_length // n.packing.slots
+        changed = {}
+        for v, answer in answers.items():
+            body = bytes(answer[DIGEST_BYTES:])
+            sealed = key.ciphertexts_from_bytes(body, len(body) // key.ciphertext_bytes)
+            twice = [c if i % n.plaintexts == counted else c * c % key.n2 for i, c in enumerate(sealed)]
+            changed[v] = memoryview(bytes(answer[:DIGEST_BYTES]) + key.ciphertexts_to_bytes(twice))
+        return changed
+
+
+def lying(play: Play) -> Lying:
+    """The server's part, as one that can lie."""
+    server = play.stage.server
+    if not isinstance(server.part, Lying):
+        part = Lying(server.part.form, server.part.params)
+        vars(part).update(vars(server.part))
+        server.part = part
+    assert isinstance(server.part, Lying)
+    server.part.leaves_out, server.part.scales = -1, False
+    return server.part
+
+
+def tag_left_out(place: int) -> Lie:
+    """A tag is left out, for everybody."""
+
+    def lie(play: Play) -> None:
+        st, part, before = play.stage, lying(play), play.refusals()
+        part.leaves_out = place
+        if st.union():
+            st.round()
+        play.outcome("a tag left out", before)
+        part.leaves_out = -1
+
+    return lie
+
+
+def answers_scaled(play: Play) -> None:
+    """Sums count twice, and counts once."""
+    st, part, before = play.stage, lying(play), play.refusals()
+    part.scales = True
+    st.round()
+    play.outcome("sums changed or scaled", before)
+    part.scales = False
+
+
+def sent_again(play: Play) -> None:
+    """All have dealt their shares; the server begins again with fewer, and asks for the same training round."""
+    st, before = play.stage, play.refusals()
+    st.train()
+    st.ask()
+    st.server.give_up()
+    st.server.drain()
+    fewer = st.everyone[:-1]
+    st.union(fewer)
+    st.train(st.number)
+    if st.ask(fewer):
+        st.run_on()
+    play.outcome("a training round asked for again", before, fewer)
+
+
+def deviations(subject: Subject) -> Iterator[Deviation]:
+    """All of them."""
+    for place in range(4 if subject.thorough else 2):
+        yield Deviation(f"tag {place + 1} left out", tag_left_out(place), SMALLEST)
+    yield Deviation("answers scaled", answers_scaled, SMALLEST)
+    yield Deviation("sent again", sent_again, SMALL)

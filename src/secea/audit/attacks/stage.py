@@ -1,0 +1,615 @@
+"""A stage for a server that deviates: real clients, a server that says what it likes, and notes of what clients did.
+
+The server on a `Stage` can follow the protocol (`setup`, `union`, `round`), change, withhold or repeat what it delivers
+(`tap`), and make announcements and broadcasts of its own for a single client (`say`, `show`, `resealed`). A `Stage`
+notes what clients send, what they refuse, and which means they accept. A `Book` keeps uploads and shares of mask keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.arithmetic.field import Residues, Ring
+from secea.arithmetic.streams import add_streams
+from secea.audit import Subject
+from secea.errors import SERVER, FederationError, ProtocolError, SecEAError, Stale
+from secea.forms.keyed import Keyed
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.form import Kind
+from secea.forms.keyed.masking import Batch, hash_of, key_of, public_of
+from secea.party.client import ROWS_BYTES, Client
+from secea.party.phases import GREETING, REST, STOPPED, UNKNOWN, Agreement, Begin, Common
+from secea.steps import masks
+from secea.testing import insecure_seeded
+from secea.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Opener
+from secea.wire.link import broadcast_name
+from secea.wire.messages import ALL, HEADER_BYTES, Buffer, Header
+
+Tables = list[dict[str, NDArray[np.float64]]]
+Owners = Mapping[str, Sequence[int]]
+Tap = Callable[[int, Buffer], Iterable[Buffer]]
+"""What is delivered to a client in place of a message."""
+Event = tuple[object, ...]
+
+DIM: Final = 2
+MOST_COUNT: Final = 64
+"""No count is above this: a larger number is not a count."""
+ALIKE: Final = frozenset({"HELLO", "COMMITMENT", "DEALING", "SHARE", "PART", "BATCH", "SECRETS", "OPENING"})
+"""Kinds of the keyed form whose payload has nothing to do with entities: with the same seeds it is the same."""
+
+
+def untouched(n: int, message: Buffer) -> Iterable[Buffer]:
+    """Deliver everything as it is."""
+    return (message,)
+
+
+def tables_of(owners: Owners, clients: int, number: int = 0, dim: int = DIM) -> Tables:
+    """The tables of a training round: other values in each."""
+    rng, tables = np.random.default_rng([clients, number]), Tables({} for _ in range(clients))
+    for name, own in owners.items():
+        for n in range(clients):
+            row = rng.uniform(-9, 9, dim)
+            if n in own:
+                tables[n][name] = row
+    return tables
+
+
+# ------------------------------------------------------------------------------------------------- shares and uploads
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One upload, and what a referee knows of it: its masks, and the blinding of its counts."""
+
+    sender: int
+    training: int
+    """The training round whose values it has."""
+    at: Agreement
+    rows: Residues = field(repr=False)
+    pairs: Mapping[int, bytes] = field(repr=False)
+    """The seed of the masks with each neighbour."""
+    own: bytes = field(repr=False)
+    rho: Residues = field(repr=False)
+    ring: Ring = field(repr=False)
+    keys: Mapping[int, bytes]
+    """A_q of each member; empty without drop-outs."""
+    noisy: bool = False
+    """Whether it brings noise."""
+
+
+class Book:
+    """All uploads, and every share of a mask key that was given out: what a server and some clients make of them."""
+
+    def __init__(self) -> None:
+        self.uploads: dict[tuple[bytes, int, int], Upload] = {}
+        """By context of the round, q and sender."""
+        self.given: dict[tuple[str, bytes], dict[int, int]] = {}
+        """(a or b, A_q) of somebody's key to the share of each who gave one."""
+        self.held: dict[tuple[str, bytes], dict[int, int]] = {}
+        """All shares that clients hold."""
+        self.hashes: dict[bytes, bytes] = {}
+        """H(b_q), by A_q."""
+        self.smaller: set[tuple[int, bytes]] = set()
+        """Who opened a sum without some participant, in which union."""
+        self.kept: list[str] = []
+        """Uploads in a union after that."""
+        self.lists: dict[int, set[bytes]] = {}
+        """The lists of blinded names that each client sent."""
+        self.answered: dict[tuple[int, int], set[bytes]] = {}
+        """The lists that holders answered, by epoch of names and whose they are."""
+        self.parts: dict[tuple[int, bytes], bytes] = {}
+        """The context in which each client sent a part of a union's secret."""
+        self.again: list[str] = []
+        """Parts that were sent in two unions."""
+        self._learnt: set[tuple[int, bytes]] = set()
+        self._known: dict[tuple[int, bytes], tuple[str, bytes]] = {}
+
+    def _learn(self, n: int, batch: Batch) -> None:
+        """Tell the shares that client n holds apart by their bytes."""
+        if not batch.public or (n, batch.seed) in self._learnt:
+            return
+        self._learnt.add((n, batch.seed))
+        for v, data in batch.shares.items():
+            for i in range(len(batch.keys)):
+                key, hashed = public_of(batch.public[v], i)
+                self.hashes[key] = hashed
+                for half, start in (("a", 64 * i), ("b", 64 * i + 32)):
+                    share = data[start : start + 32]
+                    self._known[n, share] = half, key
+                    self.held.setdefault((half, key), {})[n] = int.from_bytes(share, "little")
+
+    def upload(self, part: KeyedClient, at: Agreement, payload: bytes) -> None:
+        """A client uploads."""
+        assert part.union is not None
+        assert part.round is not None
+        numbers, size, batch = part.numbers, at.size, part.masking.batch
+        width = part.params.dim + numbers.checks + 2
+        body = size * width * numbers.ring.element_bytes
+        if (part.number, part.union.L) in self.smaller:
+            self.kept.append(f"client {part.number} uploads again in a union in which somebody dropped out")
+        pairs, own = part.masking.seeds(at, part.union.L, part.union.pairs)
+        keys = {v: public_of(data, at.round - batch.first)[0] for v, data in batch.public.items()} if batch else {}
+        if batch is not None:
+            self._learn(part.number, batch)
+        self.uploads[at.context, at.round, part.number] = Upload(
+            part.number, part.round.number, at, numbers.ring.from_bytes(payload[:body], size, width).copy(), pairs, own,
+            part.secrets(at).of(0, size, ()).rho, numbers.ring, keys, len(payload) > body,
+        )  # fmt: skip
+
+    def opening(self, part: KeyedClient, at: Agreement, payload: bytes) -> None:
+        """A client gives out shares."""
+        assert part.union is not None
+        assert part.masking.batch is not None
+        self._learn(part.number, part.masking.batch)
+        if at.members != at.participants:
+            self.smaller.add((part.number, part.union.L))
+        for start in range(0, len(payload), 32):
+            share = payload[start : start + 32]
+            what = self._known[part.number, share]
+            self.given.setdefault(what, {})[part.number] = int.from_bytes(share, "little")
+
+    def answer(self, part: KeyedClient, receiver: int, at: Agreement) -> None:
+        """A holder answers a list."""
+        points = part.naming.names.lists[receiver].tobytes()
+        self.answered.setdefault((at.names, receiver), set()).add(points)
+
+    def part(self, n: int, context: bytes, payload: bytes) -> None:
+        """A client sends its part of a union's secret."""
+        if self.parts.setdefault((n, payload), context) != context:
+            self.again.append(f"client {n} has the same part in the secrets of two unions")
+
+    def names(self) -> list[str]:
+        """Lists that were answered and must not have been."""
+        said = []
+        for (epoch, v), lists in self.answered.items():
+            if len(lists) > 1:
+                said.append(f"{len(lists)} lists of client {v} are answered in epoch {epoch} of names")
+            if not lists <= self.lists[v]:
+                said.append(f"a list is answered for client {v} that it did not send")
+        for one, other in combinations(self.answered, 2):
+            points = [{p[i : i + 32] for p in self.answered[key] for i in range(0, len(p), 32)} for key in (one, other)]
+            if one[1] != other[1] and points[0] & points[1]:
+                said.append(f"a blinded name is answered for client {one[1]} and for client {other[1]}")
+        return said
+
+    def both(self) -> list[str]:
+        """Who gave out both shares of one client and round."""
+        found = []
+        for (half, key), shares in self.given.items():
+            twice = shares.keys() & self.given.get(("b", key), {}).keys() if half == "a" else ()
+            found += [f"client {n} gives out shares of both secrets of one client and round" for n in twice]
+        return found
+
+    def _open(self, half: str, key: bytes, friends: Sequence[int]) -> bool:
+        """Whether the server has a secret, from shares that it got and those that its friends hold."""
+        held = self.held.get((half, key), {})
+        shares = self.given.get((half, key), {}) | {n: held[n] for n in friends if n in held}
+        if not shares:
+            return False
+        secret = masks.recovered(shares, masks.weights_at_zero(sorted(shares)))
+        if half == "b":
+            return hash_of(secret) == self.hashes[key]
+        return secret > 0 and key_of(secret).public_key().public_bytes_raw() == key
+
+    def _bare(self, upload: Upload, friends: Sequence[int]) -> Residues:
+        """The counts of an upload, without the masks that the server and its friends know."""
+        n, rows = upload.sender, upload.rows.copy()
+        mine = upload.keys.get(n, b"")
+        over = {v: seed for v, seed in upload.pairs.items() if v in friends}
+        if mine:
+            known = self._open("a", mine, friends)
+            over |= {v: s for v, s in upload.pairs.items() if known or self._open("a", upload.keys[v], friends)}
+        keys, signs = list(over.values()), [-1 if n < v else 1 for v in over]
+        if upload.own and self._open("b", mine, friends):
+            keys, signs = [*keys, upload.own], [*signs, -1]
+        if keys:
+            add_streams(upload.ring, rows, keys, signs, 0)
+        return np.ascontiguousarray(rows[:, :, -2])
+
+    def opened(self, friends: Sequence[int], since: int = 0) -> dict[int, set[tuple[int, ...]]]:
+        """For each training round the sets of other clients whose rows the server can add up, with these friends."""
+        found: dict[int, set[tuple[int, ...]]] = {}
+        rounds: dict[tuple[bytes, int], list[Upload]] = {}
+        for (context, q, n), upload in self.uploads.items():
+            if n not in friends and upload.training > since:
+                rounds.setdefault((context, q), []).append(upload)
+        for uploads in rounds.values():
+            ring, rho = uploads[0].ring, uploads[0].rho
+            sums = {(): ring.zeros(rho.shape[1])}
+            for each in uploads:
+                bare = self._bare(each, friends)
+                if bare.shape == rho.shape:
+                    sums |= {(*some, each.sender): ring.add(total, bare) for some, total in sums.items()}
+            del sums[()]
+            inverse = ring.inverse(rho)
+            for some, total in sums.items():
+                counts = ring.multiply(total, inverse)
+                if (counts <= MOST_COUNT).all() and (counts == counts[:1]).all():
+                    found.setdefault(uploads[0].training, set()).add(some)
+        return found
+
+    def objections(self, N: int, D: int, T: int, since: int = 0) -> list[str]:
+        """What must not be, for a server with any T friends (K1: t = N-D; without drop-outs T+2 take part, or all).
+
+        Of sums only those of later training rounds than `since`.
+        """
+        said = self.both() + self.kept
+        fewest = N - D if D else (2 if T == N - 1 else min(N, T + 2))
+        for friends in combinations(range(N), T):
+            for training, sets in self.opened(friends, since).items():
+                if len(sets) > 1:
+                    said.append(f"with client {friends} {len(sets)} sums of training round {training} open: {sets}")
+                elif any(len(some) + T < fewest for some in sets):
+                    said.append(f"with client {friends} a sum over only {sets} opens; {fewest} are due")
+        return said
+
+
+# ------------------------------------------------------------------------------------------------------------ the stage
+
+
+class Stage:
+    """All parties of a federation in one process. The server does what a program wants."""
+
+    def __init__(self, subject: Subject, owners: Owners, clients: int, seed: int = 1, **params: Any) -> None:
+        form, entities = subject.form, len(owners)
+        if isinstance(form, Keyed):
+            form = replace(form, batch=4, max_updates=99)
+        self.owners, self.number = {name: tuple(own) for name, own in owners.items()}, 0
+        self.tables = tables_of(self.owners, clients)
+        self.parties = replace(subject, form=form).parties(
+            self.tables, dim=DIM, entropy=insecure_seeded(seed), max_entities=entities, max_union=entities + 3, **params
+        )
+        self.params, self.form = self.parties.session.params, form
+        self.everyone = tuple(range(clients))
+        self.here = set(self.everyone)
+        """Those who get what is delivered, and whose messages come."""
+        self.tap: Tap = untouched
+        self.trace: list[Event] = []
+        """What clients sent and refused, in order: all that a server sees of them."""
+        self.refusals: dict[int, list[ProtocolError]] = {n: [] for n in self.everyone}
+        self.accepted: dict[int, int] = {}
+        """The last training round of which each client has means."""
+        self.wrong: list[str] = []
+        """Wrong means that were accepted."""
+        self.book = Book()
+        self.linked: list[str] = []
+        """Slots that can be followed from one union to another."""
+        self.same_seeds = True
+        """Whether clients draw the same in worlds with other owners; until names change."""
+        self._tags: set[int] = set()
+        self._stopped: set[tuple[int, int]] = set()  # who refused a broadcast of means, in which round
+
+    @property
+    def server(self) -> Any:
+        """The server, as a state machine."""
+        return self.parties.server
+
+    def client(self, n: int) -> Client:
+        """Client n."""
+        return self.parties.clients[n]
+
+    def at(self, n: int) -> Agreement:
+        """Where client n is."""
+        return self.client(n).at
+
+    def keyed(self, n: int) -> KeyedClient:
+        """The part of client n, in the keyed form."""
+        part = self.client(n).part
+        assert isinstance(part, KeyedClient)
+        return part
+
+    @property
+    def names_phases(self) -> tuple[str, ...]:
+        """The phases that only a change of names has."""
+        return ("list", "confirm", "evaluate") if isinstance(self.form, Keyed) else ()
+
+    # -------------------------------------------------------------------------------------------- what clients do
+
+    def hand(self, n: int, *messages: Buffer) -> bool:
+        """Deliver messages to client n. Whether it took them all."""
+        client, fine = self.client(n), True
+        for message in messages:
+            before, had = client.at, getattr(client.part, "result", None)
+            try:
+                client.receive(message)
+            except Stale:
+                continue
+            except ProtocolError as error:
+                fine = False
+                self.refusals[n].append(error)
+                self.trace.append(("refuses", n, type(error).__name__, error.suspects, client.at.phase))
+                if client.at.phase == STOPPED and before.phase in ("upload", "open"):
+                    self._stopped.add((n, before.round))
+            result = getattr(client.part, "result", None)
+            if result is not None and result is not had:
+                self._accepts(n, before)
+        return fine
+
+    def _accepts(self, n: int, at: Agreement) -> None:
+        """Client n has means of a round: compare them with numpy's."""
+        self.accepted[n] = self.number
+        table, part = self.tables[n], self.client(n).part
+        without = part.without_mean if isinstance(part, KeyedClient) else ()
+        for name, row in zip(table, self.parties.means(n, table), strict=True):
+            owners = [v for v in at.members if name in self.tables[v]]
+            truth = np.mean([self.tables[v][name] for v in owners], axis=0)
+            if name not in without and np.abs(row - truth).max() > self.params.resolution:
+                self.wrong.append(f"client {n} accepts a wrong mean in the phase '{at.phase}'")
+        if isinstance(part, KeyedClient):
+            assert part.union is not None
+            there = np.isin(part._tags(), part.union.tags)
+            if any(name in without for name, hit in zip(part.names, there, strict=True) if hit and name in table):
+                self.wrong.append(f"client {n} believes that nobody has an entity that it owns itself")
+            self._check_noise(n, at)
+        if (n, at.round) in self._stopped:
+            self.wrong.append(f"client {n} judges a second broadcast of a round, after it refused one")
+
+    def _check_noise(self, n: int, at: Agreement) -> None:
+        """There is the noise of T+1 clients in the means (K1), seen by what was uploaded."""
+        round_ = [u for u in self.book.uploads.values() if u.at.round == at.round and u.at.union == at.union]
+        noisy = {u.sender for u in round_ if u.noisy} & set(at.members)
+        if len(noisy) <= self.params.T:
+            self.wrong.append(f"client {n} accepts means with the noise of {len(noisy)} clients")
+
+    def payload(self, message: Buffer, sender: int) -> bytes:
+        """What a message of a client says, for whoever may read it."""
+        header = Header.parse(message, sender, self.form.kinds)
+        if header.receiver == ALL:
+            return bytes(message[HEADER_BYTES:-SIGNATURE_BYTES])
+        link = self.server.link if header.receiver == SERVER else self.client(header.receiver).link
+        key = link.channels[sender].derive("seal", header.label())
+        return bytes(Opener(key, header).open(header, message))
+
+    def sends(self, n: int) -> list[bytes]:
+        """What client n has to send now."""
+        client, sent = self.client(n), []
+        for message in map(bytes, client.outbox()):
+            header = Header.parse(message, n, self.form.kinds)
+            kind = header.kind.name
+            alike = self.same_seeds and kind in ALIKE and isinstance(self.form, Keyed) and kind != "HELLO"
+            said = hashlib.sha256(self.payload(message, n)).digest() if alike else b""
+            self.trace.append(("sends", n, kind, header.receiver, len(message), said))
+            if isinstance(self.form, Keyed):
+                self._note(n, header, message)
+            sent.append(message)
+        return sent
+
+    def _note(self, n: int, header: Header, message: bytes) -> None:
+        """Keep what a client sends, where it could be too much."""
+        part, at, book = self.keyed(n), self.at(n), self.book
+        match header.kind:
+            case Kind.UPLOAD:
+                book.upload(part, at, self.payload(message, n))
+            case Kind.OPENING:
+                book.opening(part, at, self.payload(message, n))
+            case Kind.PART:
+                book.part(n, header.context, self.payload(message, n))
+            case Kind.LIST:
+                book.lists.setdefault(n, set()).add(self.payload(message, n))
+            case Kind.EVALUATION:
+                book.answer(part, header.receiver, at)
+
+    # ------------------------------------------------------------------------------------------ a server that follows
+
+    def deliver(self) -> None:
+        """Deliver what the server has for each client, or what the tap makes of it."""
+        for n, inbox in self.server.drain().items():
+            for message in inbox if n in self.here else ():
+                self.hand(n, *self.tap(n, message))
+
+    def collect(self) -> None:
+        """Take what the members send."""
+        for n in self.server.at.members:
+            for message in self.sends(n) if n in self.here else ():
+                try:
+                    self.server.receive(n, message)
+                except Stale:
+                    continue
+                except ProtocolError as error:
+                    self.trace.append(("is refused", n, type(error).__name__))
+
+    def step(self) -> bool:
+        """One phase. Whether it came to its end."""
+        self.collect()
+        if not self.server.enough:
+            return False
+        table = self.server.at.phase == "table"
+        try:
+            self.server.close()
+        except SecEAError:
+            return False
+        if table and isinstance(self.form, Keyed) and self.server.at.size != UNKNOWN:
+            self._link(self.server.part.tags)
+        self.deliver()
+        return True
+
+    def _link(self, tags: NDArray[np.uint64]) -> None:
+        """Slots of two unions have nothing in common."""
+        fresh = {int(tag) for tag in tags}
+        if fresh & self._tags:
+            self.linked.append(f"{len(fresh & self._tags)} slots of two unions have the same tags")
+        self._tags |= fresh
+
+    def run(self, phase: str, members: Iterable[int], until: str = REST) -> bool:
+        """Begin a phase, and go on until the server is at rest. Whether it gets there."""
+        if self.server.at.phase in (REST, GREETING) or self.parties.session.asks:
+            self.server.begin(phase, members)
+        self.deliver()
+        while self.server.at.phase != until:
+            if not self.step():
+                return False
+        return True
+
+    def setup(self, until: str = REST) -> bool:
+        """Hellos, and everything up to the first union."""
+        for n in self.everyone:
+            if self.server.link.incarnation(n) != self.client(n).link.hello.incarnation:
+                self.server.receive(n, self.client(n).link.hello_message())
+        return self.run(self.form.setup_phase, self.everyone, until)
+
+    def union(self, members: Iterable[int] | None = None) -> bool:
+        """A new union."""
+        return self.run(self.form.union_phase, self.everyone if members is None else members)
+
+    def train(self, number: int | None = None) -> None:
+        """Everyone has other values, for the next training round or for this one."""
+        self.number = self.number + 1 if number is None else number
+        self.tables = tables_of(self.owners, len(self.everyone), self.number)
+
+    def contribute(self, n: int) -> bool:
+        """Client n has trained. Whether it can contribute."""
+        try:
+            self.client(n).contribute(self.tables[n], self.number)
+        except FederationError as error:
+            self.trace.append(("cannot contribute", n, type(error).__name__))
+            return False
+        return True
+
+    def ask(self, members: Iterable[int] | None = None) -> bool:
+        """Ask for what was trained, and hear who is ready."""
+        members = self.server.at.participants if members is None else tuple(members)
+        if not self.server.part.prepared(self.server.at) and not self.run(self.form.prepare_phase, members):
+            return False
+        self.server.begin(self.form.ready_phase, members)
+        self.deliver()
+        for n in members:
+            if n in self.here:
+                self.contribute(n)
+        return self.step()
+
+    def upload(self) -> bool:
+        """Train, and let all upload: the server has every upload, and has said nothing of them."""
+        self.train()
+        if not self.ask():
+            return False
+        self.server.begin(self.form.round_phase, self.server.at.participants)
+        self.deliver()
+        self.collect()
+        return True
+
+    def round(self) -> bool:
+        """A whole round. Whether the server came to its end."""
+        self.train()
+        return self.ask() and self.run(self.form.round_phase, self.server.at.participants)
+
+    def rename(self, n: int, names: Iterable[str]) -> None:
+        """Client n has other entities from the next epoch of names on."""
+        wanted, self.same_seeds = list(names), False
+        self.client(n).part.update(wanted)
+        for name in {*self.owners, *wanted}:
+            others = [v for v in self.owners.get(name, ()) if v != n]
+            self.owners[name] = tuple(sorted([*others, n] if name in wanted else others))
+
+    def recover(self) -> None:
+        """The server follows again: everyone comes back with a new union, and has right means of a round."""
+        self.tap, self.here, server = untouched, set(self.everyone), self.server
+        server.give_up()
+        server.drain()
+        for n in self.everyone:
+            server.lost_touch(n)
+        seen = [self.at(n) for n in self.everyone]
+        server.at = replace(
+            server.at, phase=REST, union=max(server.at.union, *(at.union for at in seen)),
+            round=max(server.at.round, *(at.round for at in seen)), size=UNKNOWN,
+        )  # fmt: skip
+        if isinstance(self.form, Keyed) and not server.at.named:
+            fine = self.run(self.form.setup_phase, self.everyone)
+        elif isinstance(self.form, Keyed) and any(self.keyed(n).naming.pending for n in self.everyone):
+            epoch = max(self.keyed(n).naming.names.asked for n in self.everyone)
+            server.begin(self.form.names_phase, self.everyone, names=epoch)
+            self.deliver()
+            fine = self.run_on()
+        else:
+            fine = self.union()
+        if not (fine and self.round() and all(self.accepted.get(n) == self.number for n in self.everyone)):
+            raise AssertionError("after a deviation the federation does not work any more")
+
+    def run_on(self) -> bool:
+        """Go on with what was begun."""
+        while self.server.at.phase != REST:
+            if not self.step():
+                return False
+        return True
+
+    # ------------------------------------------------------------------------------------------ a server that deviates
+
+    def said(self, phase: str, members: Iterable[int], to: int, *, lives: Mapping[int, bytes] | None = None,
+             anchor: bytes | None = None, **numbers: int) -> Buffer:  # fmt: skip
+        """An announcement for one client, with any members and numbers, sealed as it should be."""
+        link, at = self.server.link, self.at(to)
+        index = next((i for i, row in enumerate(self.parties.session.rows) if row.phase == phase), 99)
+        known = {n: link.incarnation(n) for n in sorted(members)} | dict(lives or {})
+        bound = self.client(to).part.anchor(phase, at) if anchor is None else anchor
+        label = link.label(self.form.kinds[Common.BEGIN], self._numbers(at) | numbers, bound)
+        return bytes(link.sealer(label, to).seal(0, Begin(index, tuple(known.items())).to_bytes()))
+
+    def _numbers(self, at: Agreement) -> dict[str, int]:
+        return self.form.label(self.form.kinds[Common.BEGIN], at)
+
+    def say(self, phase: str, members: Iterable[int], to: int, **more: Any) -> bool:
+        """Announce a phase to one client. Whether it takes part."""
+        return self.hand(to, self.said(phase, members, to, **more))
+
+    def broadcast(self, n: int, kind: Kind, payload: bytes, size: int | None = None) -> list[Buffer]:
+        """A broadcast for one client alone, with its key and its hash."""
+        link, at = self.server.link, self.at(n)
+        rows = max(0, at.size) if size is None else size
+        key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
+        label, last = (link.label(each, at.numbers, at.context) for each in (kind, Kind.DIGEST))
+        message = bytes(link.broadcaster(label, 1, key).seal(0, payload))
+        return [
+            link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows.to_bytes(ROWS_BYTES, "little")),
+            message,
+            link.sealer(last, n).seal(0, hashlib.sha256(message).digest()),
+        ]
+
+    def show(self, n: int, kind: Kind, payload: bytes, size: int | None = None) -> bool:
+        """Broadcast something to one client alone. Whether it goes on."""
+        return self.hand(n, *self.broadcast(n, kind, payload, size))
+
+    def resealed(self, n: int, message: Buffer, payload: bytes | None = None, **label: Any) -> Buffer:
+        """A message of the server's to client n, with another payload or label."""
+        header = Header.parse(message, SERVER, self.form.kinds)
+        channel = self.server.link.channels[n]
+        if payload is None:
+            payload = bytes(Opener(channel.derive("seal", header.label()), header).open(header, message))
+        sequence = self.server.link.label(header.kind, self.server.at.numbers, header.context).sequence
+        changed = replace(header, **{"sequence": sequence} | label)
+        return bytes(channel.sealer(changed).seal(changed.chunk, payload))
+
+    def sent(self, n: int, kind: Kind) -> bytes | None:
+        """What client n has to send of a kind now, as the server reads it."""
+        for message in self.sends(n):
+            if Header.parse(message, n, self.form.kinds).kind is kind:
+                return self.payload(message, n)
+        return None
+
+    # -------------------------------------------------------------------------------------- votes and openings (keyed)
+
+    @property
+    def t(self) -> int:
+        """t, by its definition: N-D."""
+        return self.params.clients - self.params.dropouts
+
+    def votes(self, U: Iterable[int], of: Iterable[int] | None = None) -> dict[int, bytes]:
+        """Who signs that U is in the sum, of those who are asked."""
+        U = tuple(sorted(U))
+        signed = {n: self.sent(n, Kind.VOTE) for n in (U if of is None else of) if self.say("agree", U, n)}
+        return {n: vote for n, vote in signed.items() if vote is not None}
+
+    def shown(self, n: int, votes: Iterable[tuple[int, bytes]]) -> bool:
+        """Show votes to one client. Whether it opens."""
+        return self.show(n, Kind.VOTES, b"".join(v.to_bytes(2, "little") + vote for v, vote in votes))
+
+    def openings(self, votes: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Show t votes to those who voted: what they open."""
+        some = list(votes.items())[: max(1, self.t)]
+        opened = {n: self.sent(n, Kind.OPENING) for n in votes if self.shown(n, some)}
+        return {n: data for n, data in opened.items() if data is not None}
