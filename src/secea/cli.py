@@ -54,7 +54,7 @@ def main() -> None:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print a list of {name, form, claim, method, cases, ok, objection, broke_off}.",
+    help="Print a list of {name, form, claim, method, cases, ok, objection, broke_off, table}.",
 )
 def audit(
     form: str | None, names: tuple[str, ...], mutant: str | None, thorough: bool, listed: bool, as_json: bool

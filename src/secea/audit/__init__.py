@@ -64,6 +64,8 @@ class Mutant:
 
 Check = Callable[[Subject], int]
 """Gives the number of cases that it tried, or raises an `Objection`."""
+Rows = Callable[[Subject], Sequence[Mapping[str, str | int]]]
+"""Gives the rows of a table: what was tried, in figures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +78,18 @@ class Claim:
     forms: tuple[str, ...]
     check: Check = field(repr=False)
     mutants: tuple[Mutant, ...] = field(repr=False)
+    table: Rows | None = field(default=None, repr=False)
 
 
-def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Check], Claim]:
+def claim(
+    method: str, *forms: str, mutants: Sequence[Mutant], table: Rows | None = None
+) -> Callable[[Check], Claim]:
     """A function that checks a claim about these forms: its docstring begins with the claim, and names the form."""
     assert method in METHODS, method
 
     def made(check: Check) -> Claim:
         sentence, name = (inspect.getdoc(check) or "").partition("\n\n")[0], getattr(check, "__name__", "")
-        return Claim(name.replace("_", "-"), sentence, method, forms, check, tuple(mutants))
+        return Claim(name.replace("_", "-"), sentence, method, forms, check, tuple(mutants), table)
 
     return made
 
@@ -102,6 +107,8 @@ class Finding:
     objection: str = ""
     broke_off: str = ""
     """The error with which the federation, or the check, ended before there was a finding."""
+    table: Sequence[Mapping[str, str | int]] = ()
+    """What was tried, in figures, where the claim has a table."""
 
 
 def examine(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> Iterator[Finding]:
@@ -112,7 +119,8 @@ def examine(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> Iterato
                 continue
             found = Finding(each.name, form, each.claim, each.method)
             try:
-                yield replace(found, cases=each.check(subjects[form]))
+                cases = each.check(subjects[form])
+                yield replace(found, cases=cases, table=each.table(subjects[form]) if each.table else ())
             except Objection as objection:
                 yield replace(found, ok=False, objection=str(objection))
             except Exception as error:  # whatever it is, the claim was not checked, and that is said

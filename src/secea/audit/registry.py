@@ -8,11 +8,11 @@ from typing import Final
 
 from secea.audit import KEYED, PAILLIER, Claim, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.claims import common, counts, paillier, paillier_attacks
+from secea.audit.claims import common, counts, deviating, paillier, paillier_attacks
 from secea.audit.claims import keyed as keyed_claims
 from secea.forms.paillier import Paillier
 
-MODULES: Final[tuple[ModuleType, ...]] = (keyed_claims, counts, common, paillier, paillier_attacks)
+MODULES: Final[tuple[ModuleType, ...]] = (keyed_claims, deviating, counts, common, paillier, paillier_attacks)
 
 
 def product(*, thorough: bool = False) -> dict[str, Subject]:

@@ -15,6 +15,7 @@ from rich.table import Table as Grid
 from secea.audit import FORMS, KEYED, PAILLIER, Claim, Finding, Mutant, Subject, examine
 from secea.audit.registry import all_mutants, caught_by, gathered, product
 
+DEVIATING = "A server that deviates"
 TITLES: Mapping[str, str] = {KEYED: 'Form "keyed", the default', PAILLIER: 'Form "paillier", the paper\'s'}
 
 
@@ -98,6 +99,9 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
                 grid.add_row(each.name, escape(_sentence(each.claim)), each.method, cases, _result(each, mutant))
         console.print(grid)
         console.print()
+        for each in findings:
+            if each.form == form and each.table:
+                _show_table(console, each.table)
     for each in findings:
         if not each.ok:
             said = each.objection or f"stopped early, before anything was found: {each.broke_off}"
@@ -105,6 +109,19 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
                 f"{each.name} ({each.form}): {said}", markup=False, style="yellow" if each.broke_off else "red"
             )
     console.print(_summary(findings, mutant), markup=False)
+
+
+def _show_table(console: Console, rows: Sequence[Mapping[str, str | int]]) -> None:
+    """What a server tried, and what came of it."""
+    console.print(DEVIATING, style="bold")
+    grid = _grid(*rows[0])
+    for column, value in zip(grid.columns, rows[0].values(), strict=True):
+        column.justify = "right" if isinstance(value, int) else "left"
+    for row in rows:
+        cells = [f"{value:,}" if isinstance(value, int) else value for value in row.values()]
+        grid.add_row(*(f"[yellow]{cell}[/]" if cell == "yes" else escape(cell) for cell in cells))
+    console.print(grid)
+    console.print()
 
 
 def _summary(findings: Sequence[Finding], mutant: Mutant | None) -> str:

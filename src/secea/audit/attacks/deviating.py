@@ -29,14 +29,15 @@ WORLDS: Final[Mapping[str, tuple[Owners, Owners]]] = {
         {"a": (2,), "b": (1, 3, 4, 5), "c": range(7), "d": (0,), "e": (1, 2, 6), "f": (3,)},
     ),
     PAILLIER: (
-        {"a": range(4), "b": (0, 1), "c": (2, 3), "d": (0, 2)},
-        {"a": (1, 3), "b": range(4), "c": (0, 1), "d": (2, 3)},
+        {"a": range(5), "b": (0, 1), "c": (2, 3), "d": (0, 2)},
+        {"a": (1, 3), "b": range(5), "c": (0, 1), "d": (2, 3)},
     ),
 }
 """Who owns what, in the two worlds of each form. The union is as large in both, also if one client is left out."""
-WENT_ON, REFUSED, NO_RESULT = "went on", "refused", "no result"
-FIRST_SEED: Final = 1
-RANDOM_STEPS: Final = 40
+WENT_ON, IGNORED, REFUSED, NO_RESULT = OUTCOMES = "went on", "ignored", "refused", "no result"
+ADMITTED: Final = frozenset({(PAILLIER, "answers scaled")})
+"""Deviations by which a form's clients do accept wrong means: the form does not claim anything else."""
+RANDOM_STEPS: Final = 30
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,15 @@ class Play:
     rng: np.random.Generator
     did: list[tuple[str, str]] = field(default_factory=list)
     """The kind of each deviation, and what a client did."""
+    since: int = 0
+    """The last training round before the lie."""
+
+    def __post_init__(self) -> None:
+        self.since = self.stage.number
 
     def note(self, kind: str, n: int, taken: bool) -> None:
         """Client n was lied to."""
-        self.did.append((kind, WENT_ON if taken else REFUSED))
+        self.did.append((kind, (IGNORED if self.stage.stale else WENT_ON) if taken else REFUSED))
 
     def outcome(self, kind: str, refusals: Mapping[int, int], to: Iterable[int] | None = None) -> None:
         """What became of a round: for each client, or for those who were lied to."""
@@ -79,7 +85,7 @@ class Play:
             if len(st.refusals[n]) > refusals[n]:
                 self.did.append((kind, REFUSED))
             else:
-                self.did.append((kind, WENT_ON if st.accepted.get(n) == st.number else NO_RESULT))
+                self.did.append((kind, WENT_ON if self.since < st.number == st.accepted.get(n) else NO_RESULT))
 
     def refusals(self) -> dict[int, int]:
         """How often each client refused something so far."""
@@ -160,15 +166,16 @@ def meddling(play: Play) -> None:
             ("a message damaged", flipped(message, place % HEADER_BYTES)),
             ("a message truncated", bytes(message[:-5])),
             ("a message truncated", bytes(message[: HEADER_BYTES - 3])),
-            *(("an old message", old) for old in [seen.get((kind, n), message)]),
+            ("an old message", seen.get((kind, n), message)),
             *(("another client's message", other) for other in others[-1:]),
         ]
         for what, lie in tries:
             if lie != message:
                 play.note(what, n, st.hand(n, lie))
         seen[kind, n] = bytes(message)
-        play.note("a message doubled", n, True)
-        return message, message
+        st.hand(n, message)
+        play.note("a message doubled", n, st.hand(n, message))
+        return ()
 
     st.tap = tap
     if not (st.setup() and st.round() and play.segment(renamed=True) and st.union() and st.round()):
@@ -267,7 +274,7 @@ def wrong_words(st: Stage, n: int) -> Iterator[tuple[str, Sequence[int], dict[st
         yield row.phase, st.everyone, {**due, "round": st.params.rounds + 1}
         if row.phase != st.form.end_phase:
             yield row.phase, [n], due
-        if row.counts != "union" and at.round:
+        if row.counts != "union" and at.round and st.parties.session.asks:
             yield row.phase, st.everyone, {**due, "round": at.round - 1}
     yield "no phase at all", st.everyone, {}
 
@@ -361,7 +368,7 @@ def at_random(steps: int) -> Lie:
                     some = [v for v in st.everyone if v == n or rng.random() < 0.8]
                     at, due = st.at(n), int(rng.integers(3))
                     numbers = {"epoch": at.union + (due == 1), "round": at.round + (due == 2)}
-                    play.note("a random announcement", n, st.say(rows[int(rng.integers(len(rows)))], some, n, **numbers))
+                    play.note("announcements at random", n, st.say(rows[int(rng.integers(len(rows)))], some, n, **numbers))
                 case 3:
                     for n, message in held:
                         st.hand(n, message)
@@ -372,7 +379,7 @@ def at_random(steps: int) -> Lie:
                     st.server.give_up()
                     st.server.drain()
                     st.run(st.form.union_phase, st.everyone)
-        play.outcome("messages lost, doubled, late, at random", before)
+        play.outcome("losses, repeats and delays at random", before)
 
     return lie
 
@@ -380,7 +387,7 @@ def at_random(steps: int) -> Lie:
 # ---------------------------------------------------------------------------------------------------------- the program
 
 
-def stage_of(subject: Subject, setting: Setting, world: int, seed: int = FIRST_SEED) -> Stage:
+def stage_of(subject: Subject, setting: Setting, world: int, seed: int = 1) -> Stage:
     """A federation in one of the two worlds."""
     owners, N = WORLDS[subject.form.name][world], setting.clients
     return Stage(subject, owners, N, seed, collusion=setting.collusion, dropouts=setting.dropouts)
@@ -392,17 +399,25 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
 
     own = deviating_keyed if isinstance(subject.form, Keyed) else deviating_paillier
     setting = own.RELAYED
-    yield from own.deviations(subject)
-    yield Deviation("messages", meddling, setting, fresh=True)
-    yield Deviation("announcements", announcements, setting)
-    for phase, kind, early in ways(subject, setting):
-        yield Deviation(f"{kind.lower()} dropped in {phase}", withheld(phase, kind, fresh=early), setting, fresh=early)
+    for each in own.SETTINGS:
+        yield Deviation(f"messages with D={each.dropouts}", meddling, each, fresh=True)
+        yield Deviation(f"announcements with D={each.dropouts}", announcements, each)
+    for each in own.SETTINGS if subject.thorough else [setting]:
+        for phase, kind, early in ways(subject, each):
+            name = f"{kind.lower()} withheld in {phase} with D={each.dropouts}"
+            yield Deviation(name, withheld(phase, kind, fresh=early), each, fresh=early)
     for turn in range(1, own.WORDS + 1):
         yield Deviation(f"two sets, word {turn}", two_sets(turn), setting)
     for kind, phases in own.SEALED:
         yield Deviation(f"another {kind.lower()}", sealed_anew(kind, phases), setting)
-    for seed in range(40 if subject.thorough else own.SEEDS):
+    yield from own.deviations(subject)
+    for seed in seeds(subject):
         yield Deviation(f"at random, seed {seed}", at_random(RANDOM_STEPS), setting)
+
+
+def seeds(subject: Subject) -> range:
+    """The seeds of what is tried at random."""
+    return range(1, 31 if subject.thorough else 3)
 
 
 class Program:
@@ -430,7 +445,7 @@ class Program:
         """Play it in both worlds, and follow again afterwards."""
         plays, traces, found = [], list[list[Event]](), dict[str, list[str]]()
         for world, st in enumerate(self._stages_for(deviation)):
-            play = Play(st, world, np.random.default_rng([FIRST_SEED, *deviation.name.encode()]))
+            play = Play(st, world, np.random.default_rng(list(deviation.name.encode())))
             begun, since = len(st.trace), st.number
             marks = {key: len(getattr(st, key)) for key in ("wrong", "linked")}
             deviation.lie(play)
@@ -439,9 +454,10 @@ class Program:
             for key, mark in marks.items():
                 found.setdefault(key, []).extend(getattr(st, key)[mark:])
             setting = deviation.setting
+            found.setdefault("sums", []).extend(st.twice)
             if isinstance(st.form, Keyed):
                 book = st.book
-                found.setdefault("linked", []).extend(book.again)
+                found.setdefault("linked", []).extend(book.again + book.kept)
                 sums = book.objections(setting.clients, setting.dropouts, setting.collusion, since)
                 found.setdefault("sums", []).extend(sums)
                 found.setdefault("names", []).extend(book.names())
@@ -492,3 +508,29 @@ class Played:
 def played(subject: Subject) -> Played:
     """What came of each deviation, one after the other. They are played once, and remembered."""
     return Played(subject)
+
+
+# ------------------------------------------------------------------------------------------------------------ the table
+
+
+def table(subject: Subject) -> list[dict[str, str | int]]:
+    """A row for each kind of deviation: how many clients were lied to, what they did, and what came of it."""
+    rows: dict[str, Counter[str]] = {}
+    for episode in played(subject):
+        for kind, outcomes in episode.did.items():
+            row = rows.setdefault(kind, Counter())
+            row.update(outcomes)
+            row["wrong"] += len(episode.wrong)
+            row["depends"] += bool(episode.depends or episode.linked)
+            row["sums"] += bool(episode.sums or episode.names)
+    return [
+        {
+            "the server": kind,
+            "clients": sum(row[each] for each in OUTCOMES),
+            **{each: row[each] for each in OUTCOMES},
+            "wrong means": row["wrong"],
+            "shows owners": "yes" if row["depends"] else "no",
+            "gets too much": "yes" if row["sums"] else "no",
+        }
+        for kind, row in rows.items()
+    ]

@@ -17,11 +17,13 @@ from secea.audit.attacks.deviating import (
     PUBLISHED,
     RANDOM_STEPS,
     SMALL,
+    SMALLEST,
     TOLERANT,
     Deviation,
     Lie,
     Play,
     kind_of,
+    seeds,
 )
 from secea.audit.attacks.stage import DIM, Stage, Tap, untouched
 from secea.forms.keyed.form import Kind
@@ -31,10 +33,10 @@ from secea.party.phases import REST
 from secea.wire.messages import Buffer
 
 RELAYED: Final = SMALL
+SETTINGS: Final = (SMALL, SMALLEST)
 WORDS: Final = 6
 """The server's words in a change of names and a round with drop-outs."""
 SEALED: Final = (("KEY", ("table", "agree", "open")), ("DIGEST", ("table", "open")), ("BEGIN", ("rest", "ready")))
-SEEDS: Final = 2
 
 
 def without(*kinds: str, phases: Sequence[str]) -> Callable[[Stage], Tap]:
@@ -269,7 +271,7 @@ def union_with(st: Stage, lists: Callable[[int, Tags], Tags]) -> dict[int, bool]
     st.tap = untouched
     tags = st.server.part.tags
     shown = {n: lists(n, tags) for n in st.everyone}
-    taken = {n: st.show(n, Kind.TAGS, mine.astype("<u8").tobytes(), mine.size) for n, mine in shown.items()}
+    taken = {n: st.show(n, Kind.TAGS, mine.astype("<u8").tobytes(), size=mine.size) for n, mine in shown.items()}
     st.server.part.tags = shown[0]
     st.server.at = replace(st.server.at, size=int(shown[0].size))
     return taken
@@ -346,6 +348,8 @@ def union_again(play: Play) -> None:
         st.run("secret", st.everyone, until=stop)
         st.server.give_up()
         st.server.drain()
+    st.union()
+    st.round()
     play.outcome("a union made again", before)
 
 
@@ -387,6 +391,7 @@ def uploaded(st: Stage, without: set[int]) -> None:
 def slots_kept(play: Play) -> None:
     """After a round in which somebody dropped out, another one in the same union."""
     st, before = play.stage, play.refusals()
+    st.union()
     uploaded(st, without={st.everyone[-1]})
     st.run_on()
     st.train()
@@ -580,7 +585,7 @@ def other_lists(play: Play) -> None:
         changed[n + 1] = changed[n + 1][32:] + changed[n + 1][:32]
         if n == 0:
             changed[1] = changed[2]
-        if st.show(n, Kind.LISTS, b"".join(changed[v] for v in st.everyone), 0):
+        if st.show(n, Kind.LISTS, *(changed[v] for v in st.everyone), size=0):
             st.sends(n)
     play.outcome("lists of names that nobody signed", before, range(st.params.T + 1))
 
@@ -654,5 +659,5 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     for what in ("nothing", "a union", "mask keys"):
         yield Deviation(f"opened after {what}", too_late(what), TOLERANT)
     yield Deviation("different sets", different_sets, PUBLISHED)
-    for seed in range(40 if subject.thorough else 2):
+    for seed in seeds(subject):
         yield Deviation(f"openings at random, seed {seed}", openings_at_random(RANDOM_STEPS), SMALL)

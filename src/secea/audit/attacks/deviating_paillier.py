@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from secea.audit import Subject
-from secea.audit.attacks.deviating import SMALL, SMALLEST, Deviation, Lie, Play
-from secea.forms.paillier.form import Kind, union_context
+from secea.audit.attacks.deviating import SMALL, SMALLEST, Deviation, Lie, Play, Setting, payload_of
+from secea.errors import SERVER
+from secea.forms.paillier.form import SHARE, Kind, union_context
 from secea.forms.paillier.retrieval import public_key
 from secea.forms.paillier.server import PaillierServer
-from secea.party.phases import Agreement
-from secea.wire.messages import DIGEST_BYTES, Buffer
+from secea.party.phases import Agreement, Begin
+from secea.wire.messages import DIGEST_BYTES, Buffer, Header
 
 RELAYED: Final = SMALLEST
+SETTINGS: Final = (SMALLEST,)
 WORDS: Final = 4
 SEALED: Final = (("TAGS", ("table",)), ("MEAN", ("answer",)), ("BEGIN", ("secret", "query", "share")))
-SEEDS: Final = 1
+LARGER: Final = Setting(5, 1, 2)
 
 
 class Lying(PaillierServer):
@@ -89,12 +91,9 @@ def answers_scaled(play: Play) -> None:
 
 
 def sent_again(play: Play) -> None:
-    """All have dealt their shares; the server begins again with fewer, and asks for the same training round."""
+    """After a round the server begins again with fewer, and asks for the same training round."""
     st, before = play.stage, play.refusals()
-    st.train()
-    st.ask()
-    st.server.give_up()
-    st.server.drain()
+    st.round()
     fewer = st.everyone[:-1]
     st.union(fewer)
     st.train(st.number)
@@ -103,9 +102,39 @@ def sent_again(play: Play) -> None:
     play.outcome("a training round asked for again", before, fewer)
 
 
+def two_contributor_sets(play: Play) -> None:
+    """Client 4 hears that client 0 does not contribute, and gets the means with its rows."""
+    st, before = play.stage, play.refusals()
+
+    def tap(n: int, message: Buffer) -> Iterable[Buffer]:
+        header = Header.parse(message, SERVER, Kind)
+        if n != 4:
+            return (message,)
+        if header.kind is Kind.SHARE and header.sender == 0:
+            return ()
+        if header.kind is Kind.BEGIN and (text := payload_of(st, n, header, message))[0] == SHARE:
+            begin = Begin.parse(memoryview(text), len(st.everyone))
+            fewer = Begin(begin.phase, tuple(each for each in begin.members if each[0]))
+            return (st.resealed(n, message, fewer.to_bytes()),)
+        if header.kind is Kind.MEAN:
+            return (st.resealed(n, message, context=st.at(n).context, sequence=header.sequence),)
+        return (message,)
+
+    st.tap = tap
+    st.train()
+    st.ask()
+    st.here = {1, 2, 3}
+    st.collect()
+    st.here = set(st.everyone)
+    st.server.close()
+    st.deliver()
+    play.outcome("two sets of members", before)
+
+
 def deviations(subject: Subject) -> Iterator[Deviation]:
     """All of them."""
     for place in range(4 if subject.thorough else 2):
         yield Deviation(f"tag {place + 1} left out", tag_left_out(place), SMALLEST)
     yield Deviation("answers scaled", answers_scaled, SMALLEST)
+    yield Deviation("two sets of contributors", two_contributor_sets, LARGER)
     yield Deviation("sent again", sent_again, SMALL)

@@ -25,7 +25,7 @@ from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import Batch, hash_of, key_of, public_of
 from secea.party.client import ROWS_BYTES, Client
-from secea.party.phases import GREETING, REST, STOPPED, UNKNOWN, Agreement, Begin, Common
+from secea.party.phases import GREETING, REST, UNKNOWN, Agreement, Begin, Common
 from secea.steps import masks
 from secea.testing import insecure_seeded
 from secea.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Opener
@@ -240,7 +240,7 @@ class Book:
 
         Of sums only those of later training rounds than `since`.
         """
-        said = self.both() + self.kept
+        said = self.both()
         fewest = N - D if D else (2 if T == N - 1 else min(N, T + 2))
         for friends in combinations(range(N), T):
             for training, sets in self.opened(friends, since).items():
@@ -260,7 +260,7 @@ class Stage:
     def __init__(self, subject: Subject, owners: Owners, clients: int, seed: int = 1, **params: Any) -> None:
         form, entities = subject.form, len(owners)
         if isinstance(form, Keyed):
-            form = replace(form, batch=4, max_updates=99)
+            form = replace(form, batch=2, max_updates=99)
         self.owners, self.number = {name: tuple(own) for name, own in owners.items()}, 0
         self.tables = tables_of(self.owners, clients)
         self.parties = replace(subject, form=form).parties(
@@ -278,12 +278,17 @@ class Stage:
         """The last training round of which each client has means."""
         self.wrong: list[str] = []
         """Wrong means that were accepted."""
+        self.twice: list[str] = []
+        """Training rounds with means over two sets of clients."""
         self.book = Book()
         self.linked: list[str] = []
         """Slots that can be followed from one union to another."""
         self.same_seeds = True
         """Whether clients draw the same in worlds with other owners; until names change."""
+        self.stale = False
+        """Whether a client ignored what was last handed to it, since it had it before."""
         self._tags: set[int] = set()
+        self._sets: dict[int, tuple[int, ...]] = {}
         self._stopped: set[tuple[int, int]] = set()  # who refused a broadcast of means, in which round
 
     @property
@@ -316,16 +321,17 @@ class Stage:
         """Deliver messages to client n. Whether it took them all."""
         client, fine = self.client(n), True
         for message in messages:
-            before, had = client.at, getattr(client.part, "result", None)
+            before, had, self.stale = client.at, getattr(client.part, "result", None), False
             try:
                 client.receive(message)
             except Stale:
+                self.stale = True
                 continue
             except ProtocolError as error:
                 fine = False
                 self.refusals[n].append(error)
                 self.trace.append(("refuses", n, type(error).__name__, error.suspects, client.at.phase))
-                if client.at.phase == STOPPED and before.phase in ("upload", "open"):
+                if client.vouched and client.link.parse(message, SERVER).kind.name == "MEANS":
                     self._stopped.add((n, before.round))
             result = getattr(client.part, "result", None)
             if result is not None and result is not had:
@@ -335,6 +341,8 @@ class Stage:
     def _accepts(self, n: int, at: Agreement) -> None:
         """Client n has means of a round: compare them with numpy's."""
         self.accepted[n] = self.number
+        if self._sets.setdefault(self.number, at.members) != at.members:
+            self.twice.append(f"there are means of training round {self.number} over two sets of clients")
         table, part = self.tables[n], self.client(n).part
         without = part.without_mean if isinstance(part, KeyedClient) else ()
         for name, row in zip(table, self.parties.means(n, table), strict=True):
@@ -557,22 +565,24 @@ class Stage:
         """Announce a phase to one client. Whether it takes part."""
         return self.hand(to, self.said(phase, members, to, **more))
 
-    def broadcast(self, n: int, kind: Kind, payload: bytes, size: int | None = None) -> list[Buffer]:
-        """A broadcast for one client alone, with its key and its hash."""
-        link, at = self.server.link, self.at(n)
+    def broadcast(self, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> list[Buffer]:
+        """A broadcast for one client alone, chunk by chunk, with its key and its hash."""
+        link, at, chunks = self.server.link, self.at(n), len(payloads)
         rows = max(0, at.size) if size is None else size
         key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
-        label, last = (link.label(each, at.numbers, at.context) for each in (kind, Kind.DIGEST))
-        message = bytes(link.broadcaster(label, 1, key).seal(0, payload))
+        label = replace(link.label(kind, at.numbers, at.context), chunks=chunks)
+        last = link.label(Kind.DIGEST, at.numbers, at.context)
+        writer = link.broadcaster(label, chunks, key)
+        messages = [bytes(writer.seal(chunk, payload)) for chunk, payload in enumerate(payloads)]
         return [
             link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows.to_bytes(ROWS_BYTES, "little")),
-            message,
-            link.sealer(last, n).seal(0, hashlib.sha256(message).digest()),
+            *messages,
+            link.sealer(last, n).seal(0, hashlib.sha256(b"".join(messages)).digest()),
         ]
 
-    def show(self, n: int, kind: Kind, payload: bytes, size: int | None = None) -> bool:
+    def show(self, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> bool:
         """Broadcast something to one client alone. Whether it goes on."""
-        return self.hand(n, *self.broadcast(n, kind, payload, size))
+        return self.hand(n, *self.broadcast(n, kind, *payloads, size=size))
 
     def resealed(self, n: int, message: Buffer, payload: bytes | None = None, **label: Any) -> Buffer:
         """A message of the server's to client n, with another payload or label."""
