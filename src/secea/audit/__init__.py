@@ -81,9 +81,7 @@ class Claim:
     table: Rows | None = field(default=None, repr=False)
 
 
-def claim(
-    method: str, *forms: str, mutants: Sequence[Mutant], table: Rows | None = None
-) -> Callable[[Check], Claim]:
+def claim(method: str, *forms: str, mutants: Sequence[Mutant], table: Rows | None = None) -> Callable[[Check], Claim]:
     """A function that checks a claim about these forms: its docstring begins with the claim, and names the form."""
     assert method in METHODS, method
 

@@ -1,8 +1,9 @@
-"""A server that deviates, as a program: it tries every lie that it has on real clients, and a table says what came of it.
+"""A server that deviates, as a program: it tries all kinds of lies on real clients, and a table says what came of them.
 
-Each lie is played twice, in two worlds that differ only in who owns what; all parties draw the same in both. After each
-lie the server follows the protocol again. An `Episode` has what clients did, wrong means that were accepted, what was
-sent differently in the two worlds, and shares and sums that a server should not have. `docs/security.md` has the table.
+Each lie is told twice, in two worlds that differ only in who owns what; all parties draw the same in both. After each
+lie the server follows the protocol again. An `Episode` has what clients did, wrong means that they accepted, what they
+sent differently in the two worlds, and what the server should not have got. This module has the lies that fit every
+form; those of a single form are in `deviating_keyed` and `deviating_paillier`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,9 @@ import numpy as np
 
 from secea.audit import KEYED, PAILLIER, Subject
 from secea.audit.attacks.stage import Event, Owners, Stage, untouched
-from secea.errors import SERVER
 from secea.forms.keyed import Keyed
-from secea.party.phases import REST, Common
-from secea.wire.keys import Opener
-from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, Buffer, Header
+from secea.party.phases import REST, Begin, Common
+from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, Buffer
 
 WORLDS: Final[Mapping[str, tuple[Owners, Owners]]] = {
     KEYED: (
@@ -143,7 +142,7 @@ class Episode:
 
 def kind_of(st: Stage, message: Buffer) -> str:
     """The kind of a message, by name."""
-    return str(Header.parse(message, SERVER, st.form.kinds).kind.name)
+    return str(st.header(message).kind.name)
 
 
 def flipped(message: Buffer, at: int) -> bytes:
@@ -284,7 +283,6 @@ def two_sets(turn: int) -> Lie:
 
     def lie(play: Play) -> None:
         st, before, words = play.stage, play.refusals(), [0]
-        entry = 2 + 16
 
         def tap(n: int, message: Buffer) -> Iterable[Buffer]:
             if n != 1 or kind_of(st, message) != Common.BEGIN:
@@ -292,20 +290,13 @@ def two_sets(turn: int) -> Lie:
             words[0] += 1
             if words[0] != turn:
                 return (message,)
-            header = Header.parse(message, SERVER, st.form.kinds)
-            return (st.resealed(n, message, payload_of(st, n, header, message)[:-entry]),)
+            return (st.resealed(n, message, st.payload(message)[: -(Begin.size(1) - 1)]),)
 
         st.tap = tap
         play.segment(renamed=turn == 1)
         play.outcome("two sets of members", before)
 
     return lie
-
-
-def payload_of(st: Stage, n: int, header: Header, message: Buffer) -> bytes:
-    """What the server's message to client n says."""
-    key = st.server.link.channels[n].derive("seal", header.label())
-    return bytes(Opener(key, header).open(header, message))
 
 
 def sealed_anew(kind: str, phases: Sequence[str]) -> Lie:
@@ -316,13 +307,13 @@ def sealed_anew(kind: str, phases: Sequence[str]) -> Lie:
 
         def listen(n: int, message: Buffer) -> Iterable[Buffer]:
             if kind_of(st, message) == kind:
-                old[n] = payload_of(st, n, Header.parse(message, SERVER, st.form.kinds), message)
+                old[n] = st.payload(message)
             return (message,)
 
         def tap(n: int, message: Buffer) -> Iterable[Buffer]:
             if kind_of(st, message) != kind or st.at(n).phase not in phases:
                 return (message,)
-            text = payload_of(st, n, Header.parse(message, SERVER, st.form.kinds), message)
+            text = st.payload(message)
             place = int(play.rng.integers(1 << 20))
             texts = [flipped(text, place), text[:-5], text + b"\0", bytes(len(text)), old[n], flipped(text, place * 7)]
             return (st.resealed(n, message, texts[(n + st.number) % len(texts)]),)
@@ -368,7 +359,9 @@ def at_random(steps: int) -> Lie:
                     some = [v for v in st.everyone if v == n or rng.random() < 0.8]
                     at, due = st.at(n), int(rng.integers(3))
                     numbers = {"epoch": at.union + (due == 1), "round": at.round + (due == 2)}
-                    play.note("announcements at random", n, st.say(rows[int(rng.integers(len(rows)))], some, n, **numbers))
+                    play.note(
+                        "announcements at random", n, st.say(rows[int(rng.integers(len(rows)))], some, n, **numbers)
+                    )
                 case 3:
                     for n, message in held:
                         st.hand(n, message)

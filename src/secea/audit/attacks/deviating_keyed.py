@@ -123,7 +123,7 @@ def rewritten(change: Callable[[Ring, Residues, NDArray[np.uint8]], None]) -> Re
     """A change of the rows and the marks of a broadcast."""
 
     def rewrite(st: Stage, text: bytes) -> bytes:
-        n, size = st.server.part.numbers, st.server.at.size
+        n, size = st.part.numbers, st.server.at.size
         rows = n.ring.from_bytes(text[:-size], size, DIM + n.checks).copy()
         marks = np.frombuffer(text[-size:], np.uint8).copy()
         change(n.ring, rows, marks)
@@ -188,10 +188,10 @@ TEXTS: Final[tuple[tuple[str, Rewrite], ...]] = (
 
 def divided(st: Stage, change: Change | None = None) -> bytes:
     """What the server would broadcast, if the sums were these."""
-    come = deepcopy(st.server.part.summed)
+    come = deepcopy(st.part.summed)
     if change is not None:
-        change(st.server.part.numbers.ring, come)
-    return b"".join(map(bytes, KeyedServer._means(st.server.part, 0, come)))
+        change(st.part.numbers.ring, come)
+    return b"".join(map(bytes, KeyedServer._means(st.part, 0, come)))
 
 
 def summed(st: Stage) -> bool:
@@ -269,10 +269,10 @@ def union_with(st: Stage, lists: Callable[[int, Tags], Tags]) -> dict[int, bool]
     st.tap = without("KEY", "TAGS", "DIGEST", phases=("table",))(st)
     st.step()
     st.tap = untouched
-    tags = st.server.part.tags
+    tags = st.part.tags
     shown = {n: lists(n, tags) for n in st.everyone}
     taken = {n: st.show(n, Kind.TAGS, mine.astype("<u8").tobytes(), size=mine.size) for n, mine in shown.items()}
-    st.server.part.tags = shown[0]
+    st.part.tags = shown[0]
     st.server.at = replace(st.server.at, size=int(shown[0].size))
     return taken
 
@@ -329,7 +329,7 @@ def two_lists(play: Play) -> None:
         st.run("upload", st.everyone)
         play.outcome("two lists of tags", before)
         return
-    at, part = st.server.at, st.server.part
+    at, part = st.server.at, st.part
     begun = replace(at, phase="upload", round=st.at(0).round + 1, members=st.everyone)
     part.enter(begun)
     for n in st.everyone:
@@ -455,7 +455,7 @@ def different_sets(play: Play) -> None:
 
 def stated(st: Stage, n: int, **other: Any) -> bytes:
     """What client n signs."""
-    noisy = st.server.part.form.noise_clients(st.params, st.at(n))
+    noisy = st.part.form.noise_clients(st.params, st.at(n))
     return statement(st.parties.session.hash, replace(st.at(n), **other), noisy)
 
 
@@ -572,7 +572,7 @@ def lists_kept(st: Stage) -> dict[int, bytes]:
     st.tap = without("KEY", "LISTS", "DIGEST", phases=("confirm",))(st)
     st.step()
     st.tap = untouched
-    return dict(st.server.part._lists)
+    return dict(st.part._lists)
 
 
 def other_lists(play: Play) -> None:

@@ -9,13 +9,12 @@ from typing import Final
 import numpy as np
 
 from secea.audit import Subject
-from secea.audit.attacks.deviating import SMALL, SMALLEST, Deviation, Lie, Play, Setting, payload_of
-from secea.errors import SERVER
+from secea.audit.attacks.deviating import SMALL, SMALLEST, Deviation, Lie, Play, Setting
 from secea.forms.paillier.form import SHARE, Kind, union_context
 from secea.forms.paillier.retrieval import public_key
 from secea.forms.paillier.server import PaillierServer
 from secea.party.phases import Agreement, Begin
-from secea.wire.messages import DIGEST_BYTES, Buffer, Header
+from secea.wire.messages import DIGEST_BYTES, Buffer
 
 RELAYED: Final = SMALLEST
 SETTINGS: Final = (SMALLEST,)
@@ -57,14 +56,13 @@ class Lying(PaillierServer):
 
 def lying(play: Play) -> Lying:
     """The server's part, as one that can lie."""
-    server = play.stage.server
-    if not isinstance(server.part, Lying):
-        part = Lying(server.part.form, server.part.params)
-        vars(part).update(vars(server.part))
-        server.part = part
-    assert isinstance(server.part, Lying)
-    server.part.leaves_out, server.part.scales = -1, False
-    return server.part
+    before = play.stage.part
+    if isinstance(before, Lying):
+        return before
+    part = Lying(before.form, before.params)
+    vars(part).update(vars(before))
+    play.stage.server.part = part
+    return part
 
 
 def tag_left_out(place: int) -> Lie:
@@ -107,17 +105,17 @@ def two_contributor_sets(play: Play) -> None:
     st, before = play.stage, play.refusals()
 
     def tap(n: int, message: Buffer) -> Iterable[Buffer]:
-        header = Header.parse(message, SERVER, Kind)
+        header = st.header(message)
         if n != 4:
             return (message,)
         if header.kind is Kind.SHARE and header.sender == 0:
             return ()
-        if header.kind is Kind.BEGIN and (text := payload_of(st, n, header, message))[0] == SHARE:
+        if header.kind is Kind.BEGIN and (text := st.payload(message))[0] == SHARE:
             begin = Begin.parse(memoryview(text), len(st.everyone))
             fewer = Begin(begin.phase, tuple(each for each in begin.members if each[0]))
             return (st.resealed(n, message, fewer.to_bytes()),)
         if header.kind is Kind.MEAN:
-            return (st.resealed(n, message, context=st.at(n).context, sequence=header.sequence),)
+            return (st.resealed(n, message, context=st.at(n).context),)
         return (message,)
 
     st.tap = tap

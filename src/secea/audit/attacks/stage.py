@@ -26,9 +26,10 @@ from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import Batch, hash_of, key_of, public_of
 from secea.party.client import ROWS_BYTES, Client
 from secea.party.phases import GREETING, REST, UNKNOWN, Agreement, Begin, Common
+from secea.party.server import Server
 from secea.steps import masks
-from secea.testing import insecure_seeded
-from secea.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Opener
+from secea.testing import Parties, insecure_seeded
+from secea.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Channel, Opener
 from secea.wire.link import broadcast_name
 from secea.wire.messages import ALL, HEADER_BYTES, Buffer, Header
 
@@ -39,6 +40,8 @@ Tap = Callable[[int, Buffer], Iterable[Buffer]]
 Event = tuple[object, ...]
 
 DIM: Final = 2
+NO_PHASE: Final = 99
+"""The number of a phase that there is not."""
 MOST_COUNT: Final = 64
 """No count is above this: a larger number is not a count."""
 ALIKE: Final = frozenset({"HELLO", "COMMITMENT", "DEALING", "SHARE", "PART", "BATCH", "SECRETS", "OPENING"})
@@ -59,6 +62,45 @@ def tables_of(owners: Owners, clients: int, number: int = 0, dim: int = DIM) -> 
             if n in own:
                 tables[n][name] = row
     return tables
+
+
+# ---------------------------------------------------------------------------------------------- what a server can say
+
+
+def announcement(
+    parties: Parties,
+    phase: str,
+    members: Iterable[int],
+    to: int,
+    *,
+    lives: Mapping[int, bytes] | None = None,
+    anchor: bytes | None = None,
+    **numbers: int,
+) -> bytes:
+    """An announcement for one client, with any members and numbers, sealed as it should be."""
+    link, form, client = parties.server.link, parties.session.form, parties.clients[to]
+    index = next((i for i, row in enumerate(parties.session.rows) if row.phase == phase), NO_PHASE)
+    known = {n: link.incarnation(n) for n in sorted(members)} | dict(lives or {})
+    bound = client.part.anchor(phase, client.at) if anchor is None else anchor
+    begin = form.kinds[Common.BEGIN]
+    label = link.label(begin, {**form.label(begin, client.at), **numbers}, bound)
+    return bytes(link.sealer(label, to).seal(0, Begin(index, tuple(known.items())).to_bytes()))
+
+
+def broadcast(parties: Parties, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> list[Buffer]:
+    """A broadcast of the keyed form for one client alone, chunk by chunk, with its key and its hash."""
+    link, at, chunks = parties.server.link, parties.clients[n].at, len(payloads)
+    rows = max(0, at.size) if size is None else size
+    key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
+    label = replace(link.label(kind, at.numbers, at.context), chunks=chunks)
+    last = link.label(Kind.DIGEST, at.numbers, at.context)
+    writer = link.broadcaster(label, chunks, key)
+    messages = [bytes(writer.seal(chunk, payload)) for chunk, payload in enumerate(payloads)]
+    return [
+        link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows.to_bytes(ROWS_BYTES, "little")),
+        *messages,
+        link.sealer(last, n).seal(0, hashlib.sha256(b"".join(messages)).digest()),
+    ]
 
 
 # ------------------------------------------------------------------------------------------------- shares and uploads
@@ -90,12 +132,14 @@ class Book:
     def __init__(self) -> None:
         self.uploads: dict[tuple[bytes, int, int], Upload] = {}
         """By context of the round, q and sender."""
+        self.asked = 0
+        """How many openings there were."""
         self.given: dict[tuple[str, bytes], dict[int, int]] = {}
         """(a or b, A_q) of somebody's key to the share of each who gave one."""
         self.held: dict[tuple[str, bytes], dict[int, int]] = {}
         """All shares that clients hold."""
-        self.hashes: dict[bytes, bytes] = {}
-        """H(b_q), by A_q."""
+        self.published: dict[bytes, tuple[int, bytes]] = {}
+        """Whose A_q is, and H(b_q), by A_q."""
         self.smaller: set[tuple[int, bytes]] = set()
         """Who opened a sum without some participant, in which union."""
         self.kept: list[str] = []
@@ -111,7 +155,7 @@ class Book:
         self._learnt: set[tuple[int, bytes]] = set()
         self._known: dict[tuple[int, bytes], tuple[str, bytes]] = {}
 
-    def _learn(self, n: int, batch: Batch) -> None:
+    def learn(self, n: int, batch: Batch) -> None:
         """Tell the shares that client n holds apart by their bytes."""
         if not batch.public or (n, batch.seed) in self._learnt:
             return
@@ -119,7 +163,7 @@ class Book:
         for v, data in batch.shares.items():
             for i in range(len(batch.keys)):
                 key, hashed = public_of(batch.public[v], i)
-                self.hashes[key] = hashed
+                self.published[key] = v, hashed
                 for half, start in (("a", 64 * i), ("b", 64 * i + 32)):
                     share = data[start : start + 32]
                     self._known[n, share] = half, key
@@ -137,7 +181,7 @@ class Book:
         pairs, own = part.masking.seeds(at, part.union.L, part.union.pairs)
         keys = {v: public_of(data, at.round - batch.first)[0] for v, data in batch.public.items()} if batch else {}
         if batch is not None:
-            self._learn(part.number, batch)
+            self.learn(part.number, batch)
         self.uploads[at.context, at.round, part.number] = Upload(
             part.number, part.round.number, at, numbers.ring.from_bytes(payload[:body], size, width).copy(), pairs, own,
             part.secrets(at).of(0, size, ()).rho, numbers.ring, keys, len(payload) > body,
@@ -147,13 +191,17 @@ class Book:
         """A client gives out shares."""
         assert part.union is not None
         assert part.masking.batch is not None
-        self._learn(part.number, part.masking.batch)
+        self.learn(part.number, part.masking.batch)
         if at.members != at.participants:
             self.smaller.add((part.number, part.union.L))
-        for start in range(0, len(payload), 32):
-            share = payload[start : start + 32]
-            what = self._known[part.number, share]
-            self.given.setdefault(what, {})[part.number] = int.from_bytes(share, "little")
+        self.note(part.number, payload)
+
+    def note(self, n: int, opening: bytes) -> None:
+        """These shares are out."""
+        self.asked += 1
+        for start in range(0, len(opening), 32):
+            share = opening[start : start + 32]
+            self.given.setdefault(self._known[n, share], {})[n] = int.from_bytes(share, "little")
 
     def answer(self, part: KeyedClient, receiver: int, at: Agreement) -> None:
         """A holder answers a list."""
@@ -179,13 +227,13 @@ class Book:
                 said.append(f"a blinded name is answered for client {one[1]} and for client {other[1]}")
         return said
 
-    def both(self) -> list[str]:
-        """Who gave out both shares of one client and round."""
-        found = []
-        for (half, key), shares in self.given.items():
-            twice = shares.keys() & self.given.get(("b", key), {}).keys() if half == "a" else ()
-            found += [f"client {n} gives out shares of both secrets of one client and round" for n in twice]
-        return found
+    def both(self) -> list[tuple[int, int]]:
+        """Who gave out both shares of whom, of a_q and b_q for one q."""
+        return [
+            (n, self.published[key][0])
+            for (half, key), shares in self.given.items() if half == "a"
+            for n in shares.keys() & self.given.get(("b", key), {}).keys()
+        ]  # fmt: skip
 
     def _open(self, half: str, key: bytes, friends: Sequence[int]) -> bool:
         """Whether the server has a secret, from shares that it got and those that its friends hold."""
@@ -195,7 +243,7 @@ class Book:
             return False
         secret = masks.recovered(shares, masks.weights_at_zero(sorted(shares)))
         if half == "b":
-            return hash_of(secret) == self.hashes[key]
+            return hash_of(secret) == self.published[key][1]
         return secret > 0 and key_of(secret).public_key().public_bytes_raw() == key
 
     def _bare(self, upload: Upload, friends: Sequence[int]) -> Residues:
@@ -222,7 +270,7 @@ class Book:
                 rounds.setdefault((context, q), []).append(upload)
         for uploads in rounds.values():
             ring, rho = uploads[0].ring, uploads[0].rho
-            sums = {(): ring.zeros(rho.shape[1])}
+            sums: dict[tuple[int, ...], Residues] = {(): ring.zeros(rho.shape[1])}
             for each in uploads:
                 bare = self._bare(each, friends)
                 if bare.shape == rho.shape:
@@ -240,7 +288,7 @@ class Book:
 
         Of sums only those of later training rounds than `since`.
         """
-        said = self.both()
+        said = [f"client {n} gives out shares of both secrets of client {v} for one round" for n, v in self.both()]
         fewest = N - D if D else (2 if T == N - 1 else min(N, T + 2))
         for friends in combinations(range(N), T):
             for training, sets in self.opened(friends, since).items():
@@ -292,9 +340,14 @@ class Stage:
         self._stopped: set[tuple[int, int]] = set()  # who refused a broadcast of means, in which round
 
     @property
-    def server(self) -> Any:
+    def server(self) -> Server:
         """The server, as a state machine."""
         return self.parties.server
+
+    @property
+    def part(self) -> Any:
+        """The server's part, of whatever form it is."""
+        return self.server.part
 
     def client(self, n: int) -> Client:
         """Client n."""
@@ -331,7 +384,7 @@ class Stage:
                 fine = False
                 self.refusals[n].append(error)
                 self.trace.append(("refuses", n, type(error).__name__, error.suspects, client.at.phase))
-                if client.vouched and client.link.parse(message, SERVER).kind.name == "MEANS":
+                if client.vouched and self.header(message).kind.name == "MEANS":
                     self._stopped.add((n, before.round))
             result = getattr(client.part, "result", None)
             if result is not None and result is not had:
@@ -366,23 +419,33 @@ class Stage:
         if len(noisy) <= self.params.T:
             self.wrong.append(f"client {n} accepts means with the noise of {len(noisy)} clients")
 
-    def payload(self, message: Buffer, sender: int) -> bytes:
-        """What a message of a client says, for whoever may read it."""
-        header = Header.parse(message, sender, self.form.kinds)
+    def header(self, message: Buffer) -> Header:
+        """The header of a message."""
+        return Header.parse(message, SERVER, self.form.kinds)
+
+    def payload(self, message: Buffer) -> bytes:
+        """What a message says to whoever may read it."""
+        header = self.header(message)
         if header.receiver == ALL:
             return bytes(message[HEADER_BYTES:-SIGNATURE_BYTES])
-        link = self.server.link if header.receiver == SERVER else self.client(header.receiver).link
-        key = link.channels[sender].derive("seal", header.label())
+        key = self._channel(header).derive("seal", header.label())
         return bytes(Opener(key, header).open(header, message))
+
+    def _channel(self, header: Header) -> Channel:
+        """The channel that a sealed message goes through."""
+        if SERVER in (header.sender, header.receiver):
+            channels = self.server.link.channels
+            return channels[header.receiver if header.sender == SERVER else header.sender]
+        return self.client(header.receiver).link.channels[header.sender]
 
     def sends(self, n: int) -> list[bytes]:
         """What client n has to send now."""
         client, sent = self.client(n), []
         for message in map(bytes, client.outbox()):
-            header = Header.parse(message, n, self.form.kinds)
+            header = self.header(message)
             kind = header.kind.name
             alike = self.same_seeds and kind in ALIKE and isinstance(self.form, Keyed) and kind != "HELLO"
-            said = hashlib.sha256(self.payload(message, n)).digest() if alike else b""
+            said = hashlib.sha256(self.payload(message)).digest() if alike else b""
             self.trace.append(("sends", n, kind, header.receiver, len(message), said))
             if isinstance(self.form, Keyed):
                 self._note(n, header, message)
@@ -394,13 +457,13 @@ class Stage:
         part, at, book = self.keyed(n), self.at(n), self.book
         match header.kind:
             case Kind.UPLOAD:
-                book.upload(part, at, self.payload(message, n))
+                book.upload(part, at, self.payload(message))
             case Kind.OPENING:
-                book.opening(part, at, self.payload(message, n))
+                book.opening(part, at, self.payload(message))
             case Kind.PART:
-                book.part(n, header.context, self.payload(message, n))
+                book.part(n, header.context, self.payload(message))
             case Kind.LIST:
-                book.lists.setdefault(n, set()).add(self.payload(message, n))
+                book.lists.setdefault(n, set()).add(self.payload(message))
             case Kind.EVALUATION:
                 book.answer(part, header.receiver, at)
 
@@ -434,7 +497,7 @@ class Stage:
         except SecEAError:
             return False
         if table and isinstance(self.form, Keyed) and self.server.at.size != UNKNOWN:
-            self._link(self.server.part.tags)
+            self._link(self.part.tags)
         self.deliver()
         return True
 
@@ -548,57 +611,26 @@ class Stage:
 
     # ------------------------------------------------------------------------------------------ a server that deviates
 
-    def said(self, phase: str, members: Iterable[int], to: int, *, lives: Mapping[int, bytes] | None = None,
-             anchor: bytes | None = None, **numbers: int) -> Buffer:  # fmt: skip
-        """An announcement for one client, with any members and numbers, sealed as it should be."""
-        link, at = self.server.link, self.at(to)
-        index = next((i for i, row in enumerate(self.parties.session.rows) if row.phase == phase), 99)
-        known = {n: link.incarnation(n) for n in sorted(members)} | dict(lives or {})
-        bound = self.client(to).part.anchor(phase, at) if anchor is None else anchor
-        label = link.label(self.form.kinds[Common.BEGIN], self._numbers(at) | numbers, bound)
-        return bytes(link.sealer(label, to).seal(0, Begin(index, tuple(known.items())).to_bytes()))
-
-    def _numbers(self, at: Agreement) -> dict[str, int]:
-        return self.form.label(self.form.kinds[Common.BEGIN], at)
-
     def say(self, phase: str, members: Iterable[int], to: int, **more: Any) -> bool:
         """Announce a phase to one client. Whether it takes part."""
-        return self.hand(to, self.said(phase, members, to, **more))
-
-    def broadcast(self, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> list[Buffer]:
-        """A broadcast for one client alone, chunk by chunk, with its key and its hash."""
-        link, at, chunks = self.server.link, self.at(n), len(payloads)
-        rows = max(0, at.size) if size is None else size
-        key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
-        label = replace(link.label(kind, at.numbers, at.context), chunks=chunks)
-        last = link.label(Kind.DIGEST, at.numbers, at.context)
-        writer = link.broadcaster(label, chunks, key)
-        messages = [bytes(writer.seal(chunk, payload)) for chunk, payload in enumerate(payloads)]
-        return [
-            link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows.to_bytes(ROWS_BYTES, "little")),
-            *messages,
-            link.sealer(last, n).seal(0, hashlib.sha256(b"".join(messages)).digest()),
-        ]
+        return self.hand(to, announcement(self.parties, phase, members, to, **more))
 
     def show(self, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> bool:
         """Broadcast something to one client alone. Whether it goes on."""
-        return self.hand(n, *self.broadcast(n, kind, *payloads, size=size))
+        return self.hand(n, *broadcast(self.parties, n, kind, *payloads, size=size))
 
     def resealed(self, n: int, message: Buffer, payload: bytes | None = None, **label: Any) -> Buffer:
         """A message of the server's to client n, with another payload or label."""
-        header = Header.parse(message, SERVER, self.form.kinds)
-        channel = self.server.link.channels[n]
-        if payload is None:
-            payload = bytes(Opener(channel.derive("seal", header.label()), header).open(header, message))
-        sequence = self.server.link.label(header.kind, self.server.at.numbers, header.context).sequence
-        changed = replace(header, **{"sequence": sequence} | label)
-        return bytes(channel.sealer(changed).seal(changed.chunk, payload))
+        header = self.header(message)
+        text = self.payload(message) if payload is None else payload
+        changed = replace(header, **label)
+        return bytes(self.server.link.channels[n].sealer(changed).seal(changed.chunk, text))
 
     def sent(self, n: int, kind: Kind) -> bytes | None:
         """What client n has to send of a kind now, as the server reads it."""
         for message in self.sends(n):
-            if Header.parse(message, n, self.form.kinds).kind is kind:
-                return self.payload(message, n)
+            if self.header(message).kind is kind:
+                return self.payload(message)
         return None
 
     # -------------------------------------------------------------------------------------- votes and openings (keyed)

@@ -1,4 +1,4 @@
-"""The form "keyed" without a protection that only a server that deviates, or one with a client's help, brings to light."""
+"""The form "keyed" without one of the protections that only a server that deviates brings to light."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import checking
+from secea.audit.mutants.keyed import checking, mutant
 from secea.errors import SERVER, FaultyPeer, ProtocolError
 from secea.forms.keyed.client import KeyedClient, Released, Union
 from secea.forms.keyed.form import Kind
@@ -28,11 +28,6 @@ from secea.steps import masks, means
 from secea.steps.means import Secrets
 from secea.table import TableLike
 from secea.wire.keys import digest, expand
-
-
-def lied_to(name: str, missing: str, form: Overheard, *first: str, **more: Any) -> Mutant:
-    """A mutant of this form, and the deviations that are tried on it first."""
-    return Mutant(name, missing, {KEYED: Subject(form, first=first, **more)})
 
 
 def masked_by(kind: type[Masking]) -> type[KeyedClient]:
@@ -100,17 +95,13 @@ class OwnSlots(KeyedClient):
                 raise
 
 
-NO_THETA = lied_to(
-    "no-theta", "The mark of an empty slot is 0, for every slot.", checking(NoTheta), "wrong means 4"
-)
-JUDGED_TWICE = lied_to(
+NO_THETA = mutant("no-theta", "The mark of an empty slot is 0, for every slot.", checking(NoTheta), "wrong means 4")
+JUDGED_TWICE = Mutant(
     "second-broadcast-judged",
     "A client that refused the means of a round takes others for it.",
-    Overheard(),
-    "wrong means 1",
-    client=Patient,
+    {KEYED: Subject(Overheard(), client=Patient, first=("wrong means 1",))},
 )
-OWN_SLOTS = lied_to(
+OWN_SLOTS = mutant(
     "only-own-slots-checked",
     "A client checks only the slots of its own entities.",
     Overheard(of_client=OwnSlots),
@@ -168,22 +159,22 @@ class Forgetting(KeyedClient):
             self.union = replace(self.union, spent=False)
 
 
-STOPS = lied_to(
+STOPS = mutant(
     "stop-on-a-missing-tag",
     "A client stops if the union lacks one of its entities.",
     Overheard(of_client=Stopping),
     "tag 1 left out",
 )
-LIST_FREE = lied_to(
+LIST_FREE = mutant(
     "list-not-bound", "Nothing depends on the list of tags.", Overheard(of_client=ListFree), "two lists of tags"
 )
-SAME_SECRET = lied_to(
+SAME_SECRET = mutant(
     "union-under-the-same-secret",
     "A union that is made again has the secret of the one before.",
     Overheard(of_client=SameSecret),
     "a union made again",
 )
-SLOTS_KEPT = lied_to(
+SLOTS_KEPT = mutant(
     "slots-kept",
     "A union goes on after a round in which somebody dropped out.",
     Overheard(of_client=Forgetting),
@@ -191,7 +182,7 @@ SLOTS_KEPT = lied_to(
 )
 
 
-# ------------------------------------------------------------------------------------------------------------ one opening
+# --------------------------------------------------------------------------------------------------------- one opening
 
 
 class NoSelfMask(Masking):
@@ -293,34 +284,34 @@ class Releasing(KeyedClient):
         super().contribute(table, round, at)
 
 
-NO_SELF_MASK = lied_to(
+NO_SELF_MASK = mutant(
     "no-self-mask",
     "With drop-outs, uploads have masks of pairs alone.",
     Bare(of_client=masked_by(NoSelfMask)),
     "left out",
 )
-BOTH_SHARES = lied_to(
+BOTH_SHARES = mutant(
     "both-shares",
     "A client gives out shares for one round as often as it is asked.",
     Overheard(of_client=masked_by(Forgetful)),
     "opened twice",
 )
-NO_VOTES = lied_to(
+NO_VOTES = mutant(
     "no-confirmation",
     "A client opens a sum without the others' votes.",
     Overheard(of_client=masked_by(Unconfirmed)),
     "different sets",
 )
-FEW_NOISY = lied_to(
+FEW_NOISY = mutant(
     "few-noise-clients",
     "A sum may leave out noise clients, and there are none to spare.",
     FewNoisy(of_client=masked_by(Noiseless)),
     "left out",
 )
-PRESENT = lied_to(
+PRESENT = mutant(
     "t-over-participants", "t is counted over those who take part.", Counted(of_client=Counting), "too few"
 )
-SENT_AGAIN = lied_to(
+SENT_AGAIN = mutant(
     "values-sent-again",
     "The values of a training round are uploaded again, whoever takes part.",
     Overheard(of_client=Releasing),
@@ -360,19 +351,19 @@ class Unmarked(Naming):
         return super()._got_marks(at, got)
 
 
-TWO_LISTS = lied_to(
+TWO_LISTS = mutant(
     "two-lists-to-two-holders",
     "Holders answer any list that the server hands them.",
     Overheard(of_client=named_by(Unsigned)),
     "other lists",
 )
-COPIED = lied_to(
+COPIED = mutant(
     "points-of-another-list",
     "Holders answer a blinded name that is in two lists.",
     Overheard(of_client=named_by(Generous)),
     "points copied",
 )
-LISTS_CHANGED = lied_to(
+LISTS_CHANGED = mutant(
     "two-lists-in-one-epoch",
     "Clients confirm another list of a client in each attempt.",
     Overheard(of_client=named_by(Unmarked)),
