@@ -516,9 +516,11 @@ def table(subject: Subject) -> list[dict[str, str | int]]:
             row["wrong"] += len(episode.wrong)
             row["depends"] += bool(episode.depends or episode.linked)
             row["sums"] += bool(episode.sums or episode.names)
+    tried = seeds(subject)
+    by_seed = f", seeds {tried[0]} to {tried[-1]}"
     return [
         {
-            "the server": kind,
+            "the server": kind + by_seed * kind.endswith("at random"),
             "clients": sum(row[each] for each in OUTCOMES),
             **{each: row[each] for each in OUTCOMES},
             "wrong means": row["wrong"],
