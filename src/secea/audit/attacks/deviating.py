@@ -36,7 +36,7 @@ WORLDS: Final[Mapping[str, tuple[Owners, Owners]]] = {
 WENT_ON, IGNORED, REFUSED, NO_RESULT = OUTCOMES = "went on", "ignored", "refused", "no result"
 ADMITTED: Final = frozenset({(PAILLIER, "answers scaled")})
 """Deviations by which a form's clients do accept wrong means: the form does not claim anything else."""
-RANDOM_STEPS: Final = 30
+RANDOM_STEPS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -395,10 +395,11 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     for each in own.SETTINGS:
         yield Deviation(f"messages with D={each.dropouts}", meddling, each, fresh=True)
         yield Deviation(f"announcements with D={each.dropouts}", announcements, each)
-    for each in own.SETTINGS if subject.thorough else [setting]:
+    for each in own.SETTINGS:
         for phase, kind, early in ways(subject, each):
-            name = f"{kind.lower()} withheld in {phase} with D={each.dropouts}"
-            yield Deviation(name, withheld(phase, kind, fresh=early), each, fresh=early)
+            if subject.thorough or each == setting or phase == "upload":  # nothing else depends on D
+                name = f"{kind.lower()} withheld in {phase} with D={each.dropouts}"
+                yield Deviation(name, withheld(phase, kind, fresh=early), each, fresh=early)
     for turn in range(1, own.WORDS + 1):
         yield Deviation(f"two sets, word {turn}", two_sets(turn), setting)
     for kind, phases in own.SEALED:

@@ -26,8 +26,10 @@ from secea.audit.attacks.deviating import (
     seeds,
 )
 from secea.audit.attacks.stage import DIM, Stage, Tap, untouched
+from secea.errors import FederationError
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import statement
+from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.server import KeyedServer
 from secea.party.phases import REST
 from secea.wire.messages import Buffer
@@ -119,56 +121,60 @@ SUMS: Final[tuple[tuple[str, Change], ...]] = (
 )
 
 
-def rewritten(change: Callable[[Ring, Residues, NDArray[np.uint8]], None]) -> Rewrite:
+Redraw = Callable[[Numbers, Residues, NDArray[np.uint8]], None]
+
+
+def rewritten(change: Redraw) -> Rewrite:
     """A change of the rows and the marks of a broadcast."""
 
     def rewrite(st: Stage, text: bytes) -> bytes:
         n, size = st.part.numbers, st.server.at.size
         rows = n.ring.from_bytes(text[:-size], size, DIM + n.checks).copy()
         marks = np.frombuffer(text[-size:], np.uint8).copy()
-        change(n.ring, rows, marks)
+        change(n, rows, marks)
         return bytes(n.ring.to_bytes(rows)) + marks.tobytes()
 
     return rewrite
 
 
-def element(slot: int, column: int) -> Callable[[Ring, Residues, NDArray[np.uint8]], None]:
-    """One element is another one."""
+def element(slot: int, column: int) -> Redraw:
+    """One number is larger by 1: whoever took it would have a wrong mean that is in range."""
 
-    def change(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
-        rows[0, slot, column] = (int(rows[0, slot, column]) + 1) % ring.primes[0]
+    def change(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
+        for k, p in enumerate(n.ring.primes):
+            rows[k, slot, column] = (int(rows[k, slot, column]) + (n.C << n.f)) % p
 
     return change
 
 
-def swapped(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
+def swapped(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """Two slots change places."""
     rows[:, [0, 1]] = rows[:, [1, 0]]
 
 
-def doubled(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
+def doubled(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """Twice everything, noise and checks too."""
-    rows[...] = ring.add(rows, rows)
+    rows[...] = n.ring.add(rows, rows)
 
 
-def called_empty(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
+def called_empty(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """Zeros, and the mark of an empty slot."""
     rows[:, 2], marks[2] = 0, 1
 
 
-def all_empty(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
+def all_empty(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """The same for all slots."""
     rows[...], marks[...] = 0, 1
 
 
-def strange(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
+def strange(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """A mark that is none."""
     marks[2] = 7
 
 
-def no_element(ring: Ring, rows: Residues, marks: NDArray[np.uint8]) -> None:
+def no_element(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """A number that is not in the field."""
-    rows[0, 0, 0] = ring.primes[0]
+    rows[0, 0, 0] = n.ring.primes[0]
 
 
 TEXTS: Final[tuple[tuple[str, Rewrite], ...]] = (
@@ -342,15 +348,30 @@ def two_lists(play: Play) -> None:
 
 
 def union_again(play: Play) -> None:
-    """A union is begun, left, and begun again; and once more after it was made."""
+    """A union is begun, left, and begun again; once more after it was made; and as another attempt."""
     st, before = play.stage, play.refusals()
     for stop in ("table", REST, REST):
         st.run("secret", st.everyone, until=stop)
         st.server.give_up()
         st.server.drain()
-    st.union()
+    st.server.begin("secret", st.everyone, again=True)
+    st.deliver()
+    st.run_on()
     st.round()
     play.outcome("a union made again", before)
+
+
+def few_members(play: Play) -> None:
+    """A union and a round of fewer clients than must take part."""
+    st, before = play.stage, play.refusals()
+    for members in ((0, 1, 2), (3, 4)):
+        try:
+            if st.union(members):
+                st.round()
+        except FederationError:  # the server's own program refuses, so it writes the announcement by hand
+            for n in members:
+                st.say("secret", members, n, epoch=st.at(n).union + 1)
+    play.outcome("too few members", before)
 
 
 # ---------------------------------------------------------------------------------------------------------- one release
@@ -386,6 +407,20 @@ def uploaded(st: Stage, without: set[int]) -> None:
     st.collect()
     for n in sorted(without):
         st.sends(n)
+
+
+def round_again(play: Play) -> None:
+    """A round is over, and the server asks for an upload with its number once more."""
+    st, before = play.stage, play.refusals()
+    st.round()
+    q = st.server.at.round
+    st.train()
+    for n in st.everyone:
+        if st.say("ready", st.everyone, n):
+            st.contribute(n)
+        if st.say("upload", st.everyone, n, round=q):
+            st.sends(n)
+    play.outcome("a round with an old number", before)
 
 
 def slots_kept(play: Play) -> None:
@@ -436,21 +471,40 @@ def opened_twice(play: Play) -> None:
     play.outcome("two openings of one round", before)
 
 
+LEFT_OUT: Final = {0: (2, 4), 2: (4, 5), 3: (2, 5), 4: (2, 5), 5: (2, 4)}
+"""The published attack, N=6, D=2, T=1: whom each client is told to leave out. Client 1 helps the server."""
+
+
 def different_sets(play: Play) -> None:
-    """N=6, D=2, T=1, the published attack: each hears of another U, and client 1 signs whatever is needed."""
+    """The published attack: each hears of another U, and client 1 signs whatever is needed."""
     st, before = play.stage, play.refusals()
     st.upload()
-    left_out = {0: {2, 4}, 2: {4, 5}, 3: {2, 5}, 4: {2, 5}, 5: {2, 4}}
-    for n, out in left_out.items():
-        U = set(st.everyone) - out
+    for n, out in LEFT_OUT.items():
+        U = set(st.everyone) - {*out}
         mine = st.votes(U, [n])
         if n not in mine:
             continue
         helped = st.parties.identities[1].sign(stated(st, n))
         others = [(v, mine[n]) for v in sorted(U - {1, n})]
-        st.shown(n, [(n, mine[n]), (1, helped), *others][: st.t])
+        st.shown(n, [(n, mine[n]), (1, helped), *others])
         st.sent(n, Kind.OPENING)
-    play.outcome("different U to different clients", before, left_out)
+    play.outcome("different U to different clients", before, LEFT_OUT)
+
+
+def old_votes(play: Play) -> None:
+    """The same with votes: those that all gave for each of these U in earlier rounds."""
+    st, kept = play.stage, dict[tuple[int, ...], dict[int, bytes]]()
+    for out in sorted({*LEFT_OUT.values()}):
+        st.upload()
+        kept[out] = st.votes({*st.everyone} - {*out})
+        st.server.give_up()
+        st.server.drain()
+        st.union()
+    st.upload()
+    for n, out in LEFT_OUT.items():
+        if n in st.votes({*st.everyone} - {*out}, [n]):
+            play.note("votes of earlier rounds", n, st.shown(n, kept[out].items()))
+            st.sent(n, Kind.OPENING)
 
 
 def stated(st: Stage, n: int, **other: Any) -> bytes:
@@ -468,7 +522,7 @@ def two_groups(play: Play) -> None:
         votes = st.votes(U, voters)
         for n in votes:
             helped = {1: st.parties.identities[1].sign(stated(st, n))}
-            st.shown(n, list({**votes, **helped, **{v: bytes(64) for v in U if v not in votes}}.items())[: st.t])
+            st.shown(n, {**votes, **helped, **{v: bytes(64) for v in U if v not in {1, *votes}}}.items())
             st.sent(n, Kind.OPENING)
     play.outcome("two U to two groups", before, (0, 2, 3, 4, 5, 6))
 
@@ -639,12 +693,14 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     for slot in (0, -1):
         yield Deviation(f"wrong slot {slot}", wrong_slot(slot), PLAIN)
     yield Deviation("two answers", two_answers, PLAIN)
-    for place in range(6):
+    for place in range(6 if subject.thorough else 3):
         yield Deviation(f"tag {place + 1} left out", tag_left_out(place), PLAIN)
     yield Deviation("tags added", tags_added, PLAIN)
     yield Deviation("no lists", no_lists, PLAIN)
     yield Deviation("two lists of tags", two_lists, PLAIN)
     yield Deviation("a union made again", union_again, PLAIN)
+    yield Deviation("a round again", round_again, PLAIN)
+    yield Deviation("few members", few_members, PLAIN)
     yield Deviation("sent again", sent_again, PLAIN)
     yield Deviation("other lists", other_lists, PLAIN)
     yield Deviation("points copied", points_copied, PLAIN, fresh=True, last=True)
@@ -659,5 +715,6 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     for what in ("nothing", "a union", "mask keys"):
         yield Deviation(f"opened after {what}", too_late(what), TOLERANT)
     yield Deviation("different sets", different_sets, PUBLISHED)
+    yield Deviation("old votes", old_votes, PUBLISHED)
     for seed in seeds(subject):
         yield Deviation(f"openings at random, seed {seed}", openings_at_random(RANDOM_STEPS), SMALL)

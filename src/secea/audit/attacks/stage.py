@@ -144,6 +144,9 @@ class Book:
         """Who opened a sum without some participant, in which union."""
         self.kept: list[str] = []
         """Uploads in a union after that."""
+        self.reused: list[str] = []
+        """Masks that cover two uploads."""
+        self._covered: dict[tuple[int, bytes], bytes] = {}
         self.lists: dict[int, set[bytes]] = {}
         """The lists of blinded names that each client sent."""
         self.answered: dict[tuple[int, int], set[bytes]] = {}
@@ -179,6 +182,9 @@ class Book:
         if (part.number, part.union.L) in self.smaller:
             self.kept.append(f"client {part.number} uploads again in a union in which somebody dropped out")
         pairs, own = part.masking.seeds(at, part.union.L, part.union.pairs)
+        for seed in (*pairs.values(), own) if pairs else ():
+            if seed and self._covered.setdefault((part.number, seed), payload) != payload:
+                self.reused.append(f"client {part.number} has the same masks over two uploads")
         keys = {v: public_of(data, at.round - batch.first)[0] for v, data in batch.public.items()} if batch else {}
         if batch is not None:
             self.learn(part.number, batch)
@@ -235,10 +241,21 @@ class Book:
             for n in shares.keys() & self.given.get(("b", key), {}).keys()
         ]  # fmt: skip
 
+    def _too_few_open(self, key: bytes, few: int) -> bool:
+        """Whether so few of the shares of a mask key, or of the self seed beside it, give it away."""
+        return any(
+            self._fits(half, key, dict(sorted(self.held[half, key].items())[:few]))
+            for half in "ab"
+            if (half, key) in self.held
+        )
+
     def _open(self, half: str, key: bytes, friends: Sequence[int]) -> bool:
         """Whether the server has a secret, from shares that it got and those that its friends hold."""
         held = self.held.get((half, key), {})
-        shares = self.given.get((half, key), {}) | {n: held[n] for n in friends if n in held}
+        return self._fits(half, key, self.given.get((half, key), {}) | {n: held[n] for n in friends if n in held})
+
+    def _fits(self, half: str, key: bytes, shares: Mapping[int, int]) -> bool:
+        """Whether these shares give the secret that was published."""
         if not shares:
             return False
         secret = masks.recovered(shares, masks.weights_at_zero(sorted(shares)))
@@ -289,7 +306,11 @@ class Book:
         Of sums only those of later training rounds than `since`.
         """
         said = [f"client {n} gives out shares of both secrets of client {v} for one round" for n, v in self.both()]
+        said += self.reused
         fewest = N - D if D else (2 if T == N - 1 else min(N, T + 2))
+        for upload in self.uploads.values():
+            if upload.training > since and D and self._too_few_open(upload.keys[upload.sender], N - D - 1):
+                said.append(f"{N - D - 1} shares are enough to open a mask key of client {upload.sender}")
         for friends in combinations(range(N), T):
             for training, sets in self.opened(friends, since).items():
                 if len(sets) > 1:
@@ -327,7 +348,7 @@ class Stage:
         self.wrong: list[str] = []
         """Wrong means that were accepted."""
         self.twice: list[str] = []
-        """Training rounds with means over two sets of clients."""
+        """Training rounds with means over two sets of clients, and messages that were sent again and changed."""
         self.book = Book()
         self.linked: list[str] = []
         """Slots that can be followed from one union to another."""
@@ -337,6 +358,7 @@ class Stage:
         """Whether a client ignored what was last handed to it, since it had it before."""
         self._tags: set[int] = set()
         self._sets: dict[int, tuple[int, ...]] = {}
+        self._said: dict[bytes, bytes] = {}
         self._stopped: set[tuple[int, int]] = set()  # who refused a broadcast of means, in which round
 
     @property
@@ -449,6 +471,8 @@ class Stage:
             self.trace.append(("sends", n, kind, header.receiver, len(message), said))
             if isinstance(self.form, Keyed):
                 self._note(n, header, message)
+            if self._said.setdefault(header.label() + bytes([header.chunk]), message) != message:
+                self.twice.append(f"client {n} says two things in one {kind.lower()}")
             sent.append(message)
         return sent
 
@@ -647,11 +671,12 @@ class Stage:
         return {n: vote for n, vote in signed.items() if vote is not None}
 
     def shown(self, n: int, votes: Iterable[tuple[int, bytes]]) -> bool:
-        """Show votes to one client. Whether it opens."""
-        return self.show(n, Kind.VOTES, b"".join(v.to_bytes(2, "little") + vote for v, vote in votes))
+        """Show votes to one client, as many as it wants to see. Whether it opens."""
+        layout = self.form.layout(Kind.VOTES, self.params, self.at(n), SERVER, n)
+        some = list(votes)[: layout.payload_bytes(0) // (2 + SIGNATURE_BYTES)]
+        return self.show(n, Kind.VOTES, b"".join(v.to_bytes(2, "little") + vote for v, vote in some))
 
     def openings(self, votes: Mapping[int, bytes]) -> dict[int, bytes]:
         """Show t votes to those who voted: what they open."""
-        some = list(votes.items())[: max(1, self.t)]
-        opened = {n: self.sent(n, Kind.OPENING) for n in votes if self.shown(n, some)}
+        opened = {n: self.sent(n, Kind.OPENING) for n in votes if self.shown(n, votes.items())}
         return {n: data for n, data in opened.items() if data is not None}

@@ -57,7 +57,17 @@ def lying_server_ownership(subject: Subject) -> int:
 @claim(
     "attack",
     KEYED,
-    mutants=(mutants.NO_SELF_MASK, mutants.BOTH_SHARES, mutants.NO_VOTES, mutants.PRESENT, mutants.SENT_AGAIN),
+    mutants=(
+        mutants.NO_SELF_MASK,
+        mutants.BOTH_SHARES,
+        mutants.NO_VOTES,
+        mutants.OLD_VOTES,
+        mutants.LOW_T,
+        mutants.NOISE_ANEW,
+        mutants.TWO,
+        mutants.PRESENT,
+        mutants.SENT_AGAIN,
+    ),
 )
 def lying_server_sums(subject: Subject) -> int:
     """Keyed: a server with T clients' help gets one sum for each training round, and nobody's two shares.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -28,6 +28,8 @@ from secea.steps import masks, means
 from secea.steps.means import Secrets
 from secea.table import TableLike
 from secea.wire.keys import digest, expand
+from secea.wire.messages import Buffer
+from secea.wire.randomness import SEED_BYTES
 
 
 def masked_by(kind: type[Masking]) -> type[KeyedClient]:
@@ -232,6 +234,17 @@ class Unconfirmed(Masking):
         """Whatever they are."""
 
 
+class Timeless(Masking):
+    """Votes for members, in whatever round and union."""
+
+    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        """Sign only who takes part, and who is in the sum."""
+        return super().payload(kind, receiver, replace(at, context=b"", round=0) if kind is Kind.VOTE else at)
+
+    def _check_votes(self, at: Agreement, votes: bytes) -> None:
+        super()._check_votes(replace(at, context=b"", round=0), votes)
+
+
 class Noiseless(Masking):
     """Opens sums with few noise clients."""
 
@@ -252,12 +265,33 @@ class FewNoisy(Overheard):
         return min(members, params.T + 1)
 
 
+class Quick(Overheard):
+    """T+D+1 shares open a mask key, and as many votes let clients do it."""
+
+    def threshold(self, params: Params) -> int:
+        """The number of shares that open a mask key."""
+        return params.T + params.dropouts + 1
+
+
+class Two(Overheard):
+    """Two clients are enough for anything."""
+
+    def fewest(self, params: Params, phase: str = "secret", names: int = 2) -> int:
+        """The fewest participants."""
+        return 2
+
+
 @dataclass(frozen=True)
 class Counted(Overheard):
     """t is counted over those who take part."""
 
     here: list[int] = field(default_factory=list, compare=False)
     """How many that are."""
+
+    def checked(self, params: Params) -> Params:
+        """A session begins, with all clients."""
+        self.here.clear()
+        return super().checked(params)
 
     def threshold(self, params: Params) -> int:
         """The number of shares that open a mask key."""
@@ -273,6 +307,16 @@ class Counting(KeyedClient):
             assert isinstance(self.form, Counted)
             self.form.here.append(len(at.members))
         super().enter(at)
+
+
+class Restless(KeyedClient):
+    """Draws its noise anew whenever it sends its upload."""
+
+    def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        assert self.round is not None
+        if self.round.noise_seed:
+            self.round = replace(self.round, noise_seed=self._entropy(SEED_BYTES))
+        yield from super()._upload(at)
 
 
 class Releasing(KeyedClient):
@@ -302,14 +346,28 @@ NO_VOTES = mutant(
     Overheard(of_client=masked_by(Unconfirmed)),
     "different sets",
 )
+OLD_VOTES = mutant(
+    "votes-of-any-round",
+    "A vote says nothing of the round and the union.",
+    Overheard(of_client=masked_by(Timeless)),
+    "old votes",
+)
 FEW_NOISY = mutant(
     "few-noise-clients",
     "A sum may leave out noise clients, and there are none to spare.",
     FewNoisy(of_client=masked_by(Noiseless)),
     "left out",
 )
+LOW_T = mutant("low-threshold", "T+D+1 votes and shares are enough to open a sum.", Quick(), "two groups")
+TWO = mutant("two-take-part", "Clients take part in a union of two.", Two(), "few members")
 PRESENT = mutant(
     "t-over-participants", "t is counted over those who take part.", Counted(of_client=Counting), "too few"
+)
+NOISE_ANEW = mutant(
+    "noise-drawn-anew",
+    "An upload that is sent again has other noise, under the same pads.",
+    Overheard(of_client=Restless),
+    "wrong means 1",
 )
 SENT_AGAIN = mutant(
     "values-sent-again",
