@@ -29,7 +29,7 @@ from secea.audit.attacks.deviating import (
 )
 from secea.audit.attacks.deviating_keyed import divided, element, rewritten, summed, wrong_slot
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.attacks.stage import Stage, tables_of
+from secea.audit.attacks.stage import Stage
 from secea.audit.mutants.common import ShortLists
 from secea.audit.registry import all_mutants, product
 from secea.errors import SERVER, FederationError
@@ -70,7 +70,7 @@ def test_the_worlds_have_other_owners_and_the_same_number_of_entities() -> None:
 def test_a_wrong_mean_that_is_accepted_is_noted() -> None:
     stage = ready()
     summed(stage)
-    stage.tables = tables_of(stage.owners, len(stage.everyone), 99)  # as if these had been trained
+    stage._used = {key: {name: row + 1 for name, row in sent.items()} for key, sent in stage._used.items()}
     for n in stage.everyone:
         assert stage.show(n, Kind.MEANS, divided(stage))
     assert {said.split()[1] for said in stage.wrong} == {str(n) for n in stage.everyone}

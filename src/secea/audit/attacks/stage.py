@@ -357,6 +357,8 @@ class Stage:
         self.stale = False
         """Whether a client ignored what was last handed to it, since it had it before."""
         self._tags: set[int] = set()
+        self._given: dict[int, tuple[int, dict[str, NDArray[np.float64]]]] = {}  # what each last contributed
+        self._used: dict[tuple[int, int, int], dict[str, NDArray[np.float64]]] = {}  # by client, union and round
         self._sets: dict[int, tuple[int, ...]] = {}
         self._said: dict[bytes, bytes] = {}
         self._stopped: set[tuple[int, int]] = set()  # who refused a broadcast of means, in which round
@@ -414,16 +416,17 @@ class Stage:
         return fine
 
     def _accepts(self, n: int, at: Agreement) -> None:
-        """Client n has means of a round: compare them with numpy's."""
-        self.accepted[n] = self.number
-        if self._sets.setdefault(self.number, at.members) != at.members:
-            self.twice.append(f"there are means of training round {self.number} over two sets of clients")
-        table, part = self.tables[n], self.client(n).part
+        """Client n has means of a round: compare them with numpy's, over what the members sent."""
+        number, table = self._given[n]
+        self.accepted[n] = number
+        if self._sets.setdefault(number, at.members) != at.members:
+            self.twice.append(f"there are means of training round {number} over two sets of clients")
+        part, sent = self.client(n).part, [self._used.get((v, at.union, at.round), {}) for v in at.members]
         without = part.without_mean if isinstance(part, KeyedClient) else ()
         for name, row in zip(table, self.parties.means(n, table), strict=True):
-            owners = [v for v in at.members if name in self.tables[v]]
-            truth = np.mean([self.tables[v][name] for v in owners], axis=0)
-            if name not in without and np.abs(row - truth).max() > self.params.resolution:
+            rows = [each[name] for each in sent if name in each]
+            right = bool(rows) and np.abs(row - np.mean(rows, axis=0)).max() <= self.params.resolution
+            if name not in without and not right:
                 self.wrong.append(f"client {n} accepts a wrong mean in the phase '{at.phase}'")
         if isinstance(part, KeyedClient):
             assert part.union is not None
@@ -469,6 +472,8 @@ class Stage:
             alike = self.same_seeds and kind in ALIKE and isinstance(self.form, Keyed) and kind != "HELLO"
             said = hashlib.sha256(self.payload(message)).digest() if alike else b""
             self.trace.append(("sends", n, kind, header.receiver, len(message), said))
+            if kind in ("UPLOAD", "SHARE") and n in self._given:
+                self._used[n, client.at.union, client.at.round] = self._given[n][1]
             if isinstance(self.form, Keyed):
                 self._note(n, header, message)
             if self._said.setdefault(header.label() + bytes([header.chunk]), message) != message:
@@ -565,6 +570,7 @@ class Stage:
         except FederationError as error:
             self.trace.append(("cannot contribute", n, type(error).__name__))
             return False
+        self._given[n] = self.number, self.tables[n]
         return True
 
     def ask(self, members: Iterable[int] | None = None) -> bool:
