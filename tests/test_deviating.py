@@ -11,24 +11,11 @@ import pytest
 
 from secea.audit import KEYED, PAILLIER, Subject, claim, report
 from secea.audit.attacks import deviating
-from secea.audit.attacks.deviating import (
-    PLAIN,
-    SMALL,
-    TOLERANT,
-    WENT_ON,
-    WORLDS,
-    Deviation,
-    Episode,
-    Play,
-    Played,
-    Program,
-    deviations,
-    difference,
-    stage_of,
-    table,
-)
-from secea.audit.attacks.deviating_keyed import divided, element, rewritten, summed, wrong_slot
+from secea.audit.attacks.deviating import Episode, Played, Program, deviations, difference, table
 from secea.audit.attacks.keyed import Overheard
+from secea.audit.attacks.lies import PLAIN, SMALL, TOLERANT, WENT_ON, WORLDS, Deviation, Play, Setting, stage_of
+from secea.audit.attacks.lies.means import divided, element, rewritten, summed, wrong_slot
+from secea.audit.attacks.lies.relayed import wrong_words
 from secea.audit.attacks.stage import Stage
 from secea.audit.mutants.common import ShortLists
 from secea.audit.registry import all_mutants, product
@@ -39,7 +26,7 @@ from secea.party.phases import STOPPED
 SUBJECT = product()[KEYED]
 
 
-def ready(setting: deviating.Setting = PLAIN, world: int = 0, subject: Subject = SUBJECT) -> Stage:
+def ready(setting: Setting = PLAIN, world: int = 0, subject: Subject = SUBJECT) -> Stage:
     stage = stage_of(subject, setting, world)
     assert stage.setup()
     return stage
@@ -49,7 +36,7 @@ def ready(setting: deviating.Setting = PLAIN, world: int = 0, subject: Subject =
 
 
 @pytest.mark.parametrize("setting", [PLAIN, SMALL, TOLERANT], ids=str)
-def test_where_a_server_follows_both_worlds_look_alike_and_all_means_are_right(setting: deviating.Setting) -> None:
+def test_where_a_server_follows_both_worlds_look_alike_and_all_means_are_right(setting: Setting) -> None:
     stages = [ready(setting, world) for world in (0, 1)]
     for stage in stages:
         assert stage.round()
@@ -107,7 +94,7 @@ def test_an_announcement_with_one_thing_wrong_changes_nothing() -> None:
     stage = ready(SMALL)
     before = {n: (stage.at(n), stage.sends(n)) for n in stage.everyone}
     for n in stage.everyone:
-        for phase, members, more in deviating.wrong_words(stage, n):
+        for phase, members, more in wrong_words(stage, n):
             assert not stage.say(phase, members, n, **more), (phase, members, more)
     assert {n: (stage.at(n), stage.sends(n)) for n in stage.everyone} == before
     assert stage.round()

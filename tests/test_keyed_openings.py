@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues
 from secea.arithmetic.ristretto import ORDER
-from secea.audit.attacks.stage import Book, announcement, broadcast
+from secea.audit.attacks.book import Book
+from secea.audit.attacks.stage import announcement, broadcast
 from secea.errors import SERVER, FaultyPeer, ProtocolError, RoundLost
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed import masking as masking_module

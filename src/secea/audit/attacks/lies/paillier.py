@@ -1,4 +1,4 @@
-"""What a server that deviates tries against the paper's form alone: unions and answers."""
+"""All lies that are told to clients of the paper's form; those about unions and answers are its own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Final
 import numpy as np
 
 from secea.audit import Subject
-from secea.audit.attacks.deviating import SMALL, SMALLEST, Deviation, Lie, Play, Setting
+from secea.audit.attacks.lies import SMALL, SMALLEST, Deviation, Lie, Play, Setting, relayed
 from secea.forms.paillier.form import SHARE, Kind, union_context
 from secea.forms.paillier.retrieval import public_key
 from secea.forms.paillier.server import PaillierServer
 from secea.party.phases import Agreement, Begin
 from secea.wire.messages import DIGEST_BYTES, Buffer
 
-RELAYED: Final = SMALLEST
-SETTINGS: Final = (SMALLEST,)
 WORDS: Final = 4
 SEALED: Final = (("TAGS", ("table",)), ("MEAN", ("answer",)), ("BEGIN", ("secret", "query", "share")))
 LARGER: Final = Setting(5, 1, 2)
@@ -131,6 +129,7 @@ def two_contributor_sets(play: Play) -> None:
 
 def deviations(subject: Subject) -> Iterator[Deviation]:
     """All of them."""
+    yield from relayed.deviations(subject, (SMALLEST,), WORDS, SEALED)
     for place in range(4 if subject.thorough else 2):
         yield Deviation(f"tag {place + 1} left out", tag_left_out(place), SMALLEST)
     yield Deviation("answers scaled", answers_scaled, SMALLEST)
