@@ -75,6 +75,7 @@ class Book:
         """Parts that were sent in two unions."""
         self._learnt: set[tuple[int, bytes]] = set()
         self._known: dict[tuple[int, bytes], tuple[str, bytes]] = {}
+        self._fit: dict[tuple[str, bytes, tuple[int, ...]], bool] = {}  # whether the shares of these give a secret
 
     def learn(self, n: int, batch: Batch) -> None:
         """Tell the shares that client n holds apart by their bytes."""
@@ -139,16 +140,15 @@ class Book:
 
     def names(self) -> list[str]:
         """Lists that were answered and must not have been."""
-        said = []
+        said, owners = list[str](), dict[bytes, int]()
         for (epoch, v), lists in self.answered.items():
             if len(lists) > 1:
                 said.append(f"{len(lists)} lists of client {v} are answered in epoch {epoch} of names")
             if not lists <= self.lists[v]:
                 said.append(f"a list is answered for client {v} that it did not send")
-        for one, other in combinations(self.answered, 2):
-            points = [{p[i : i + 32] for p in self.answered[key] for i in range(0, len(p), 32)} for key in (one, other)]
-            if one[1] != other[1] and points[0] & points[1]:
-                said.append(f"a blinded name is answered for client {one[1]} and for client {other[1]}")
+            for point in (points[i : i + 32] for points in lists for i in range(0, len(points), 32)):
+                if (other := owners.setdefault(point, v)) != v:
+                    said.append(f"a blinded name is answered for client {other} and for client {v}")
         return said
 
     def both(self) -> list[tuple[int, int]]:
@@ -174,12 +174,14 @@ class Book:
 
     def _fits(self, half: str, key: bytes, shares: Mapping[int, int]) -> bool:
         """Whether these shares give the secret that was published."""
-        if not shares:
-            return False
-        secret = masks.recovered(shares, masks.weights_at_zero(sorted(shares)))
-        if half == "b":
-            return hash_of(secret) == self.published[key][1]
-        return secret > 0 and key_of(secret).public_key().public_bytes_raw() == key
+        place = half, key, tuple(sorted(shares))
+        if shares and place not in self._fit:
+            secret = masks.recovered(shares, masks.weights_at_zero(sorted(shares)))
+            if half == "b":
+                self._fit[place] = hash_of(secret) == self.published[key][1]
+            else:
+                self._fit[place] = secret > 0 and key_of(secret).public_key().public_bytes_raw() == key
+        return bool(shares) and self._fit[place]
 
     def _bare(self, upload: Upload, friends: Sequence[int]) -> Residues:
         """The counts of an upload, without the masks that the server and its friends know."""
@@ -209,7 +211,7 @@ class Book:
             for each in uploads:
                 bare = self._bare(each, friends)
                 if bare.shape == rho.shape:
-                    sums |= {(*some, each.sender): ring.add(total, bare) for some, total in sums.items()}
+                    sums |= {tuple(sorted((*some, each.sender))): ring.add(t, bare) for some, t in sums.items()}
             del sums[()]
             inverse = ring.inverse(rho)
             for some, total in sums.items():
@@ -232,7 +234,7 @@ class Book:
         for friends in combinations(range(N), T):
             for training, sets in self.opened(friends, since).items():
                 if len(sets) > 1:
-                    said.append(f"with client {friends} {len(sets)} sums of training round {training} open: {sets}")
+                    said.append(f"helped by {friends}: {len(sets)} sums of training round {training} open, {sets}")
                 elif any(len(some) + T < fewest for some in sets):
-                    said.append(f"with client {friends} a sum over only {sets} opens; {fewest} are due")
+                    said.append(f"helped by {friends}: a sum over only {sets} opens; {fewest} are due")
         return said
