@@ -29,13 +29,17 @@ class Episode:
 
     name: str
     did: Mapping[str, Mapping[str, int]]
-    """By kind of deviation: how many clients went on, refused, or had no result."""
+    """By kind of deviation: how many clients went on, ignored it, refused, or had no result."""
     wrong: tuple[str, ...] = ()
+    """Wrong means that were accepted."""
     depends: str = ""
     """The first thing that clients sent or refused differently, where owners were others."""
     linked: tuple[str, ...] = ()
+    """Slots that can be followed from one union to another."""
     sums: tuple[str, ...] = ()
+    """Sums and shares that a server should not have."""
     names: tuple[str, ...] = ()
+    """Answers to lists of names that a server should not have."""
 
 
 def deviations(subject: Subject) -> Iterator[Deviation]:
@@ -51,23 +55,22 @@ class Program:
         self._stages: dict[Setting, tuple[Stage, Stage]] = {}
 
     def _stages_for(self, deviation: Deviation) -> tuple[Stage, Stage]:
-        setting = deviation.setting
-        if deviation.fresh or setting not in self._stages:
-            one, other = (stage_of(self.subject, setting, world) for world in (0, 1))
-            if deviation.fresh and not deviation.last:
-                return one, other
-            for st in (one, other):
-                st.setup()
-                st.round()
-            if deviation.fresh:
-                return one, other
-            self._stages[setting] = one, other
-        return self._stages[setting]
+        """A stage in each world: of a federation that goes on from lie to lie, or of one for this lie alone."""
+        setting, alone = deviation.setting, deviation.early or deviation.last
+        if setting in self._stages and not alone:
+            return self._stages[setting]
+        stages = stage_of(self.subject, setting, 0), stage_of(self.subject, setting, 1)
+        for st in () if deviation.early else stages:
+            st.setup()
+            st.round()
+        if not alone:
+            self._stages[setting] = stages
+        return stages
 
     def episode(self, deviation: Deviation) -> Episode:
         """Play it in both worlds, and follow again afterwards."""
         kinds: dict[str, Counter[str]] = {}
-        traces, found = list[list[Event]](), dict[str, dict[str, None]]()
+        traces, found = list[list[Event]](), dict[str, tuple[str, ...]]()
         for world, st in enumerate(self._stages_for(deviation)):
             play = Play(st, world, np.random.default_rng(list(deviation.name.encode())))
             begun, before = len(st.trace), st.objections(st.number)
@@ -76,11 +79,10 @@ class Program:
                 st.recover()
             traces.append(st.trace[begun:])
             for what, said in st.objections(play.since).items():
-                found.setdefault(what, {}).update(dict.fromkeys(Counter(said) - Counter(before[what])))
+                found[what] = (*found.get(what, ()), *(Counter(said) - Counter(before[what])))
             for kind, outcome in play.did:
                 kinds.setdefault(kind, Counter())[outcome] += 1
-        once = {what: tuple(said) for what, said in found.items()}
-        return Episode(deviation.name, kinds, depends=difference(*traces), **once)
+        return Episode(deviation.name, kinds, depends=difference(*traces), **found)
 
 
 def difference(one: Sequence[Event], other: Sequence[Event]) -> str:

@@ -107,7 +107,7 @@ class Deviation:
     name: str
     lie: Lie
     setting: Setting
-    fresh: bool = False
+    early: bool = False
     """Whether it is told from the set-up on."""
     last: bool = False
     """Whether the federation ends with it, since a client helped the server."""

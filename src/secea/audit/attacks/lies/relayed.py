@@ -62,7 +62,7 @@ def ways(subject: Subject, setting: Setting) -> list[tuple[str, str, bool]]:
     return [(*way, way not in later) for way in in_setup | later]
 
 
-def withheld(phase: str, kind: str, *, fresh: bool) -> Lie:
+def withheld(phase: str, kind: str, *, early: bool) -> Lie:
     """One message does not come to client 1; and then it comes, late."""
 
     def lie(play: Play) -> None:
@@ -75,12 +75,12 @@ def withheld(phase: str, kind: str, *, fresh: bool) -> Lie:
             return ()
 
         st.tap = tap
-        fine = st.setup() if fresh else play.segment(renamed=phase in st.names_phases)
+        fine = st.setup() if early else play.segment(renamed=phase in st.names_phases)
         st.tap = untouched
         play.outcome("a message dropped", before)
         before = play.refusals()
         st.hand(1, *held)
-        if not fine and st.run_on() and not fresh and st.accepted.get(1) != st.number:
+        if not fine and st.run_on() and not early and st.accepted.get(1) != st.number:
             st.round()
         play.outcome("a message late", before)
 
@@ -258,12 +258,12 @@ def deviations(
     """
     first = settings[0]
     for each in settings:
-        yield Deviation(f"messages with D={each.dropouts}", meddling, each, fresh=True)
+        yield Deviation(f"messages with D={each.dropouts}", meddling, each, early=True)
         yield Deviation(f"announcements with D={each.dropouts}", announcements, each)
         for phase, kind, early in ways(subject, each):
             if subject.thorough or each == first or phase == "upload":  # little else depends on D
                 name = f"{kind.lower()} withheld in {phase} with D={each.dropouts}"
-                yield Deviation(name, withheld(phase, kind, fresh=early), each, fresh=early)
+                yield Deviation(name, withheld(phase, kind, early=early), each, early=early)
     for turn in range(1, words + 1):
         yield Deviation(f"two sets, word {turn}", two_sets(turn), first)
     for kind, phases in sealed:
