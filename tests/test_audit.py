@@ -77,7 +77,7 @@ REQUIRED = """
     no-theta second-broadcast-judged only-own-slots-checked stop-on-a-missing-tag list-not-bound
     union-under-the-same-secret slots-kept no-self-mask both-shares no-confirmation votes-of-any-round low-threshold
     few-noise-clients noise-drawn-anew two-take-part t-over-participants values-sent-again two-lists-to-two-holders
-    points-of-another-list two-lists-in-one-epoch
+    points-of-another-list two-lists-in-one-epoch votes-counted-twice round-of-fewer
 """
 
 

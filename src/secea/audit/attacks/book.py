@@ -61,7 +61,7 @@ class Book:
         self.smaller: set[tuple[int, bytes]] = set()
         """Who opened a sum without some participant, in which union."""
         self.kept: list[str] = []
-        """Uploads in a union after that."""
+        """Uploads in a union after that, or with fewer members than it has: slots lose owners, and are known."""
         self.reused: list[str] = []
         """Masks that cover two uploads."""
         self._covered: dict[tuple[int, bytes], bytes] = {}
@@ -100,6 +100,8 @@ class Book:
         body = size * width * numbers.ring.element_bytes
         if (part.number, part.union.L) in self.smaller:
             self.kept.append(f"client {part.number} uploads again in a union in which somebody dropped out")
+        if at.members != at.participants:
+            self.kept.append(f"client {part.number} uploads in a round with fewer members than its union has")
         pairs, own = part.masking.seeds(at, part.union.L, part.union.pairs)
         for seed in (*pairs.values(), own) if pairs else ():
             if seed and self._covered.setdefault((part.number, seed), payload) != payload:

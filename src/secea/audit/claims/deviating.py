@@ -43,7 +43,7 @@ def lying_server_means(subject: Subject) -> int:
 @claim(
     "attack",
     KEYED,
-    mutants=(mutants.STOPS, mutants.OWN_SLOTS, mutants.SAME_SECRET, mutants.SLOTS_KEPT),
+    mutants=(mutants.STOPS, mutants.OWN_SLOTS, mutants.SAME_SECRET, mutants.SLOTS_KEPT, mutants.FEWER),
 )
 def lying_server_ownership(subject: Subject) -> int:
     """Keyed: whatever a server tries, what clients send and refuse does not depend on who owns what.
@@ -61,6 +61,7 @@ def lying_server_ownership(subject: Subject) -> int:
         mutants.NO_SELF_MASK,
         mutants.BOTH_SHARES,
         mutants.NO_VOTES,
+        mutants.TWO_VOTES,
         mutants.OLD_VOTES,
         mutants.LOW_T,
         mutants.NOISE_ANEW,

@@ -161,6 +161,18 @@ class Forgetting(KeyedClient):
             self.union = replace(self.union, spent=False)
 
 
+class Indifferent(KeyedClient):
+    """Takes part in a round with other members than the union has."""
+
+    def check_begin(self, at: Agreement) -> None:
+        """Whoever they are."""
+        try:
+            super().check_begin(at)
+        except ValueError as error:
+            if "other members than it has" not in str(error):
+                raise
+
+
 STOPS = mutant(
     "stop-on-a-missing-tag",
     "A client stops if the union lacks one of its entities.",
@@ -175,6 +187,12 @@ SAME_SECRET = mutant(
     "A union that is made again has the secret of the one before.",
     Overheard(of_client=SameSecret),
     "a union made again",
+)
+FEWER = mutant(
+    "round-of-fewer",
+    "A round may have fewer members than the union.",
+    Overheard(of_client=Indifferent),
+    "fewer in a round",
 )
 SLOTS_KEPT = mutant(
     "slots-kept",
@@ -232,6 +250,18 @@ class Unconfirmed(Masking):
 
     def _check_votes(self, at: Agreement, votes: bytes) -> None:
         """Whatever they are."""
+
+
+class Doubling(Masking):
+    """Counts a vote as often as it is shown."""
+
+    def _check_votes(self, at: Agreement, votes: bytes) -> None:
+        """Take any vote twice."""
+        try:
+            super()._check_votes(at, votes)
+        except FaultyPeer as error:
+            if "or another one" not in str(error):
+                raise
 
 
 class Timeless(Masking):
@@ -344,7 +374,13 @@ NO_VOTES = mutant(
     "no-confirmation",
     "A client opens a sum without the others' votes.",
     Overheard(of_client=masked_by(Unconfirmed)),
-    "different sets",
+    "different sets, votes under other names",
+)
+TWO_VOTES = mutant(
+    "votes-counted-twice",
+    "A vote counts as often as the server shows it.",
+    Overheard(of_client=masked_by(Doubling)),
+    "different sets, votes doubled",
 )
 OLD_VOTES = mutant(
     "votes-of-any-round",

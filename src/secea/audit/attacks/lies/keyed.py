@@ -43,6 +43,7 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     yield Deviation("a union made again", unions.union_again, PLAIN)
     yield Deviation("a round again", openings.round_again, PLAIN)
     yield Deviation("few members", unions.few_members, PLAIN)
+    yield Deviation("fewer in a round", openings.fewer_in_a_round, PLAIN)
     yield Deviation("sent again", openings.sent_again, PLAIN)
     yield Deviation("other lists", unions.other_lists, PLAIN)
     yield Deviation("points copied", unions.points_copied, PLAIN, last=True)
@@ -56,7 +57,8 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     yield Deviation("wrong votes", openings.wrong_votes, TOLERANT)
     for what in ("nothing", "a union", "mask keys"):
         yield Deviation(f"opened after {what}", openings.too_late(what), TOLERANT)
-    yield Deviation("different sets", openings.different_sets, PUBLISHED)
+    for filled in ("under other names", "doubled"):
+        yield Deviation(f"different sets, votes {filled}", openings.different_sets(filled), PUBLISHED)
     yield Deviation("old votes", openings.old_votes, PUBLISHED)
     for seed in seeds(subject):
         yield Deviation(f"openings at random, seed {seed}", openings.at_random(RANDOM_STEPS), SMALL)

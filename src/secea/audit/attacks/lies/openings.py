@@ -60,6 +60,18 @@ def round_again(play: Play) -> None:
     play.outcome("a round with an old number", before)
 
 
+def fewer_in_a_round(play: Play) -> None:
+    """All are ready, and the server asks for an upload without one of them."""
+    st, before = play.stage, play.refusals()
+    st.train()
+    st.ask()
+    fewer = st.everyone[:-1]
+    for n in fewer:
+        if st.say("upload", fewer, n, round=st.at(n).round + 1):
+            st.sends(n)
+    play.outcome("a round with fewer than the union has", before, fewer)
+
+
 def slots_kept(play: Play) -> None:
     """After a round in which somebody dropped out, another one in the same union."""
     st, before = play.stage, play.refusals()
@@ -112,20 +124,23 @@ LEFT_OUT: Final = {0: (2, 4), 2: (4, 5), 3: (2, 5), 4: (2, 5), 5: (2, 4)}
 """The published attack, N=6, D=2, T=1: whom each client is told to leave out. Client 1 helps the server."""
 
 
-def different_sets(play: Play) -> None:
-    """The published attack: each hears of another U, and client 1 signs whatever is needed."""
-    st, before = play.stage, play.refusals()
-    st.upload()
-    for n, out in LEFT_OUT.items():
-        U = set(st.everyone) - {*out}
-        mine = st.votes(U, [n])
-        if n not in mine:
-            continue
-        helped = st.parties.identities[1].sign(stated(st, n))
-        others = [(v, mine[n]) for v in sorted(U - {1, n})]
-        st.shown(n, [(n, mine[n]), (1, helped), *others])
-        st.sent(n, Kind.OPENING)
-    play.outcome("different U to different clients", before, LEFT_OUT)
+def different_sets(filled: str) -> Lie:
+    """The published attack: each hears of another U. Client 1 signs them all, and other votes are made up."""
+
+    def lie(play: Play) -> None:
+        st, before = play.stage, play.refusals()
+        st.upload()
+        for n, out in LEFT_OUT.items():
+            U = set(st.everyone) - {*out}
+            if n not in (mine := st.votes(U, [n])):
+                continue
+            real = [(n, mine[n]), (1, st.parties.identities[1].sign(stated(st, n)))]
+            others = [(v, mine[n]) for v in sorted(U - {1, n})]
+            st.shown(n, [*real, *(others if filled == "under other names" else real * len(U))])
+            st.sent(n, Kind.OPENING)
+        play.outcome("different U to different clients", before, LEFT_OUT)
+
+    return lie
 
 
 def old_votes(play: Play) -> None:
