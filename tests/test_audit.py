@@ -78,6 +78,7 @@ REQUIRED = """
     union-under-the-same-secret slots-kept no-self-mask both-shares no-confirmation votes-of-any-round low-threshold
     few-noise-clients noise-drawn-anew two-take-part t-over-participants values-sent-again two-lists-to-two-holders
     points-of-another-list two-lists-in-one-epoch votes-counted-twice round-of-fewer
+    secrets-of-any-round
 """
 
 

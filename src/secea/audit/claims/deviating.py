@@ -28,6 +28,7 @@ def objected(subject: Subject, of: Callable[[Episode], Sequence[str]]) -> int:
     mutants=(
         keyed_mutants.NO_J,
         mutants.NO_THETA,
+        mutants.NO_Q,
         mutants.JUDGED_TWICE,
         mutants.LIST_FREE,
         mutants.FEW_NOISY,

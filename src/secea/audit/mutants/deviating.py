@@ -69,6 +69,15 @@ class NoTheta(RoundSecrets):
         return replace(whole, theta=np.zeros_like(whole.theta))
 
 
+@dataclass(frozen=True)
+class NoQ(RoundSecrets):
+    """All rounds of a union have the same secrets."""
+
+    def key(self, name: str, *of: int) -> bytes:
+        """Whatever the round."""
+        return expand(self.secret, name, self.union, *(b"%d" % number for number in of))
+
+
 class Patient(Client):
     """Waits for another broadcast of means where one was wrong."""
 
@@ -98,6 +107,9 @@ class OwnSlots(KeyedClient):
 
 
 NO_THETA = mutant("no-theta", "The mark of an empty slot is 0, for every slot.", checking(NoTheta), "wrong means 4")
+NO_Q = mutant(
+    "secrets-of-any-round", "What clients share in a round is the same in all rounds.", checking(NoQ), "old means"
+)
 JUDGED_TWICE = Mutant(
     "second-broadcast-judged",
     "A client that refused the means of a round takes others for it.",

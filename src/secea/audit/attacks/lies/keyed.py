@@ -34,6 +34,7 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     yield Deviation("wrong means after drop-outs", means.wrong_means(0), TOLERANT)
     for slot in (0, -1):
         yield Deviation(f"wrong slot {slot}", means.wrong_slot(slot), PLAIN)
+    yield Deviation("old means", means.old_means, PLAIN)
     yield Deviation("two answers", means.two_answers, PLAIN)
     for place in range(6 if subject.thorough else 3):
         yield Deviation(f"tag {place + 1} left out", unions.tag_left_out(place), PLAIN)

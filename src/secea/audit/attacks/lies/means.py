@@ -211,6 +211,19 @@ def wrong_slot(slot: int) -> Lie:
     return lie
 
 
+def old_means(play: Play) -> None:
+    """The means of the last round in which the same clients added noise, in the same union."""
+    st = play.stage
+    st.union()
+    st.round()
+    old = divided(st)
+    for _ in st.everyone[1:]:
+        st.round()
+    summed(st)
+    for n in st.everyone:
+        play.note("means of an earlier round", n, st.show(n, Kind.MEANS, old))
+
+
 def two_answers(play: Play) -> None:
     """Right means for all but one client."""
     st = play.stage

@@ -133,6 +133,7 @@ def wrong_words(st: Stage, n: int) -> Iterator[tuple[str, Sequence[int], dict[st
         yield row.phase, st.everyone, {**due, "epoch": max(0, at.union - 1)}
         yield row.phase, st.everyone, {**due, "epoch": at.union + (1 << 20)}
         yield row.phase, st.everyone, {**due, "attempt": at.attempt + 9}
+        yield row.phase, st.everyone, {**due, "weights": st.form.last_epoch + 1}
         yield row.phase, st.everyone, {**due, "round": st.params.rounds + 1}
         if row.phase != st.form.end_phase:
             yield row.phase, [n], due
