@@ -83,6 +83,11 @@ REQUIRED = """
     no-fill no-wide-noise no-narrow-noise fill-drawn-anew one-key-for-all-messages identities-not-pinned
     freshness-unchecked no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta
     reused-key-stream union-weight-one union-total-shown contributors-not-proven
+    no-theta second-broadcast-judged only-own-slots-checked stop-on-a-missing-tag list-not-bound
+    union-under-the-same-secret slots-kept no-self-mask both-shares no-confirmation votes-of-any-round low-threshold
+    few-noise-clients noise-drawn-anew two-take-part t-over-participants values-sent-again two-lists-to-two-holders
+    points-of-another-list two-lists-in-one-epoch votes-counted-twice round-of-fewer
+    secrets-of-any-round
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -15,16 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
+from secea.audit.attacks.stage import announcement, broadcast
 from secea.errors import SERVER, FederationError, ProtocolError, RoundLost
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.server import KeyedServer
 from secea.params import Params
 from secea.party.form import Got
-from secea.party.phases import REST, STOPPED, Agreement, Begin, Common
+from secea.party.phases import REST, STOPPED, Agreement
 from secea.steps import means
 from secea.testing import Parties
-from secea.wire.keys import KEY_BYTES
-from secea.wire.link import broadcast_name
 from secea.wire.messages import Buffer, Header
 from tiers import slow
 
@@ -205,28 +203,13 @@ class Stage:
         **numbers: int,
     ) -> None:
         """An announcement with any numbers, sealed as it should be."""
-        server = self.parties.server
-        index = next(i for i, row in enumerate(self.parties.session.rows) if row.phase == phase)
-        known = {n: server.link.incarnation(n) for n in members} | dict(lives or {})
-        begin = Begin(index, tuple((n, known[n]) for n in members))
-        bound = server.part.anchor(phase, server.at) if anchor is None else anchor
-        label = server.link.label(Kind[Common.BEGIN], server.at.numbers | numbers, bound)
+        known = dict(lives or {})
         for n in members if to is None else to:
-            self.hand(n, [server.link.sealer(label, n).seal(0, begin.to_bytes())])
+            self.hand(n, [announcement(self.parties, phase, members, n, lives=known, anchor=anchor, **numbers)])
 
     def broadcast(self, n: int, kind: Kind, payloads: Sequence[bytes], size: int) -> list[Buffer]:
         """A broadcast for one client alone, with its key and its hash."""
-        link, at, chunks = self.parties.server.link, self.parties.clients[n].at, len(payloads)
-        key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
-        label = replace(link.label(kind, at.numbers, at.context), chunks=chunks)
-        last = link.label(Kind.DIGEST, at.numbers, at.context)
-        sealer = link.broadcaster(label, chunks, key)
-        messages = [bytes(sealer.seal(k, payload)) for k, payload in enumerate(payloads)]
-        return [
-            link.sealer(key_label, n).seal(0, key, broadcast_name(label), size.to_bytes(8, "little")),
-            *messages,
-            link.sealer(last, n).seal(0, hashlib.sha256(b"".join(messages)).digest()),
-        ]
+        return broadcast(self.parties, n, kind, *payloads, size=size)
 
 
 def ready(**more: Any) -> Stage:

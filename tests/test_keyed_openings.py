@@ -5,7 +5,6 @@ Which masks hide what, for every U and every coalition, is a claim of the audit 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -20,6 +19,8 @@ from numpy.typing import NDArray
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues
 from secea.arithmetic.ristretto import ORDER
+from secea.audit.attacks.book import Book
+from secea.audit.attacks.stage import announcement, broadcast
 from secea.errors import SERVER, FaultyPeer, ProtocolError, RoundLost
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed import masking as masking_module
@@ -27,11 +28,9 @@ from secea.forms.keyed import opening as opening_module
 from secea.forms.keyed.client import KeyedClient, Released
 from secea.forms.keyed.masking import Batch, Masking, key_of, pair_of, public_of, seed_of
 from secea.party import client as client_module
-from secea.party.phases import REST, STOPPED, Agreement, Begin, Common
+from secea.party.phases import REST, STOPPED, Agreement
 from secea.steps import masks, means
 from secea.testing import Parties
-from secea.wire.keys import KEY_BYTES
-from secea.wire.link import broadcast_name
 from secea.wire.messages import Buffer, Header
 from secea.wire.randomness import KeyStream
 from tiers import always
@@ -53,43 +52,15 @@ def truth(tables: Tables, among: Iterable[int], name: str) -> NDArray[np.float64
     return found
 
 
-@dataclass
-class Ledger:
-    """Every share that every client gave out, told apart by its bytes alone."""
-
-    known: dict[tuple[int, bytes], tuple[str, int, int, int]] = field(default_factory=dict)
-    """(client, share) to (a or b, whose, q, which batch)."""
-    given: dict[int, set[tuple[str, int, int, int]]] = field(default_factory=dict)
-    asked: int = 0
-
-    def learn(self, n: int, masking: Masking) -> None:
-        batch = masking.batch
-        assert batch is not None
-        for v, data in batch.shares.items():
-            for i in range(len(batch.keys)):
-                for half, kind in enumerate("ab"):
-                    share = data[64 * i + 32 * half : 64 * i + 32 * half + 32]
-                    self.known[n, share] = kind, v, batch.first + i, hash(batch.seed)
-
-    def note(self, n: int, opening: bytes) -> None:
-        self.asked += 1
-        for start in range(0, len(opening), 32):
-            self.given.setdefault(n, set()).add(self.known[n, opening[start : start + 32]])
-
-    def both(self) -> list[tuple[int, int, int]]:
-        """(client, v, q) of which both shares are out."""
-        seen = {(n, *what[1:]) for n, given in self.given.items() for what in given if what[0] == "a"}
-        return [key[:3] for n, given in self.given.items() for what in given if (key := (n, *what[1:])) in seen
-                and what[0] == "b"]  # fmt: skip
-
-
 @pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    book, got, payload = Ledger(), Masking._got_batch, Masking.payload
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Book:
+    """Every share that every client gives out, told apart by its bytes alone."""
+    book, got, payload = Book(), Masking._got_batch, Masking.payload
 
     def got_batch(self: Masking, at: Agreement, came: Any) -> Agreement:
         after = got(self, at, came)
-        book.learn(self.number, self)
+        assert self.batch is not None
+        book.learn(self.number, self.batch)
         return after
 
     def watched(self: Masking, kind: Any, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
@@ -154,30 +125,14 @@ class Stage:
                 return False
         return True
 
-    def say(self, phase: str, members: Iterable[int], to: int, **numbers: int) -> bool:
+    def say(self, phase: str, members: Iterable[int], to: int, **numbers: Any) -> bool:
         """An announcement to one client, with any members and numbers, for the union that it is in."""
-        link, session, at = self.parties.server.link, self.parties.session, self.at(to)
-        index = next(i for i, row in enumerate(session.rows) if row.phase == phase)
-        begin = Begin(index, tuple((n, link.incarnation(n)) for n in sorted(members)))
-        anchor = self.parties.clients[to].part.anchor(phase, at)
-        label = link.label(Kind[Common.BEGIN], at.numbers | numbers, anchor)
-        return self.hand(to, link.sealer(label, to).seal(0, begin.to_bytes()))
+        return self.hand(to, announcement(self.parties, phase, members, to, **numbers))
 
     def show(self, n: int, votes: Sequence[tuple[int, bytes]]) -> bool:
         """A broadcast of votes, for one client alone. Whether it goes on."""
-        link, at = self.parties.server.link, self.at(n)
-        payload = b"".join(v.to_bytes(2, "little") + vote for v, vote in votes)
-        key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
-        label = link.label(Kind.VOTES, at.numbers, at.context)
-        last = link.label(Kind.DIGEST, at.numbers, at.context)
-        message = bytes(link.broadcaster(label, 1, key).seal(0, payload))
-        size = max(0, at.size).to_bytes(8, "little")
-        return self.hand(
-            n,
-            link.sealer(key_label, n).seal(0, key, broadcast_name(label), size),
-            message,
-            link.sealer(last, n).seal(0, hashlib.sha256(message).digest()),
-        )
+        text = b"".join(v.to_bytes(2, "little") + vote for v, vote in votes)
+        return self.hand(n, *broadcast(self.parties, n, Kind.VOTES, text))
 
     def sent(self, n: int, kind: Kind) -> bytes | None:
         """What client n has to send of a kind now, as the server reads it."""
@@ -381,7 +336,7 @@ def open_to_all(stage: Stage, U: Iterable[int]) -> dict[int, bytes]:
     return stage.openings(stage.votes(U))
 
 
-def test_before_the_first_upload_there_is_nothing_to_open(ledger: Ledger) -> None:
+def test_before_the_first_upload_there_is_nothing_to_open(ledger: Book) -> None:
     """Round 0 has no keys; asked for it, clients must not count backwards in their batch."""
     stage = Stage.of(4, 1, 1)
     for U in ((0, 1, 2), stage.everyone):
@@ -401,7 +356,7 @@ def test_asked_for_round_0_a_client_without_that_check_gives_shares_of_another_r
 
 @pytest.mark.parametrize(("clients", "D", "T"), [(4, 1, 1), (5, 1, 2), (6, 2, 1)])
 def test_a_server_may_leave_out_who_is_there_and_has_the_sum_of_the_others_alone(
-    clients: int, D: int, T: int, ledger: Ledger, naked: list[Residues]
+    clients: int, D: int, T: int, ledger: Book, naked: list[Residues]
 ) -> None:
     stage = Stage.of(clients, D, T)
     uploads = stage.upload()
@@ -442,7 +397,7 @@ def different_u(stage: Stage) -> dict[int, bytes]:
     return opened
 
 
-def test_six_clients_that_see_different_u_open_nothing(ledger: Ledger) -> None:
+def test_six_clients_that_see_different_u_open_nothing(ledger: Book) -> None:
     """N=6, D=2, T=1: the published attack."""
     stage = Stage.of(6, 2, 1)
     stage.upload()
@@ -465,7 +420,7 @@ def test_without_votes_different_u_lay_one_upload_bare(naked: list[Residues], mo
     assert any(np.array_equal(rows, true) for true in naked)
 
 
-def test_two_groups_with_two_u_open_nothing(ledger: Ledger) -> None:
+def test_two_groups_with_two_u_open_nothing(ledger: Book) -> None:
     stage = Stage.of(5, 1, 2)
     stage.upload()
     one = stage.votes((0, 1, 2, 3), of=(0, 1))
@@ -480,7 +435,7 @@ def test_two_groups_with_two_u_open_nothing(ledger: Ledger) -> None:
     stage.check_next_round()
 
 
-def test_a_round_is_opened_once(ledger: Ledger) -> None:
+def test_a_round_is_opened_once(ledger: Book) -> None:
     stage = Stage.of(5, 1, 2)
     stage.upload()
     assert len(open_to_all(stage, stage.everyone)) == 5
@@ -489,7 +444,7 @@ def test_a_round_is_opened_once(ledger: Ledger) -> None:
     assert not ledger.both()
 
 
-def test_who_voted_does_not_vote_again(ledger: Ledger) -> None:
+def test_who_voted_does_not_vote_again(ledger: Book) -> None:
     stage = Stage.of(5, 1, 2)
     stage.upload()
     assert len(stage.votes(stage.everyone)) == 5
@@ -497,7 +452,7 @@ def test_who_voted_does_not_vote_again(ledger: Ledger) -> None:
     assert not ledger.asked
 
 
-def test_opened_twice_one_client_has_both_of_its_secrets_out(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opened_twice_one_client_has_both_of_its_secrets_out(ledger: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: a client that does not remember what it opened."""
     honest = Masking.check_begin
     monkeypatch.setattr(Masking, "check_begin", lambda self, at, uploaded: honest(self, at, at.round))
@@ -505,7 +460,7 @@ def test_opened_twice_one_client_has_both_of_its_secrets_out(ledger: Ledger, mon
     stage.upload()
     first = open_to_all(stage, stage.everyone)
     second = open_to_all(stage, (0, 1, 2, 3))
-    assert {v for _, v, _ in ledger.both()} == {4}
+    assert {v for _, v in ledger.both()} == {4}
     assert recovered(stage, first, 4).keys() | recovered(stage, second, 4).keys() == {"a", "b"}
 
 
@@ -588,7 +543,7 @@ def lied_votes(lie: Callable[[Stage, Votes], Votes]) -> Stage:
 
 @pytest.mark.parametrize("lie", VOTE_LIES, ids=lambda lie: lie.__name__)
 def test_nothing_is_opened_without_t_votes_for_this_very_sum(
-    lie: Callable[[Stage, Votes], Votes], ledger: Ledger
+    lie: Callable[[Stage, Votes], Votes], ledger: Book
 ) -> None:
     stage = lied_votes(lie)
     assert [n for n, _ in stage.errors] == [0, 1, 2, 3]
@@ -600,7 +555,7 @@ def test_nothing_is_opened_without_t_votes_for_this_very_sum(
 
 @pytest.mark.parametrize("lie", SAME_SIZE, ids=lambda lie: lie.__name__)
 def test_a_client_that_does_not_look_at_votes_opens(
-    lie: Callable[[Stage, Votes], Votes], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    lie: Callable[[Stage, Votes], Votes], ledger: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Masking, "_check_votes", no_votes_needed)
     stage = lied_votes(lie)
@@ -627,7 +582,7 @@ def old_votes(stage: Stage, U: Sequence[int]) -> None:
         stage.show(n, list(first.items())[: stage.t])
 
 
-def test_votes_of_an_earlier_round_open_nothing(ledger: Ledger) -> None:
+def test_votes_of_an_earlier_round_open_nothing(ledger: Book) -> None:
     stage = Stage.of(5, 1, 2)
     old_votes(stage, (0, 1, 2, 3))
     assert len(stage.errors) == 4
@@ -650,7 +605,7 @@ def test_without_its_context_a_vote_is_good_for_later_rounds(monkeypatch: pytest
 # ------------------------------------------------------------------------------------------------------ announcements
 
 
-def test_no_sum_is_opened_of_others_than_the_participants(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sum_is_opened_of_others_than_the_participants(ledger: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage.of(5, 1, 1)
     stage.parties.union(range(4))
     stage.parties.contribute(stage.tables)
@@ -661,7 +616,7 @@ def test_no_sum_is_opened_of_others_than_the_participants(ledger: Ledger, monkey
     assert set(stage.votes(stage.everyone, of=range(4))) == set(range(4))
 
 
-def test_no_sum_of_fewer_than_t_clients_is_opened(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sum_of_fewer_than_t_clients_is_opened(ledger: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage.of(5, 1, 1)
     stage.upload()
     for size in range(1, stage.t):
@@ -703,7 +658,7 @@ def begin_later(stage: Stage, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", LATER)
-def test_who_began_something_else_opens_no_earlier_upload(what: str, ledger: Ledger) -> None:
+def test_who_began_something_else_opens_no_earlier_upload(what: str, ledger: Book) -> None:
     stage = Stage.of(4, 1, 1)
     stage.upload()
     begin_later(stage, what)
@@ -724,7 +679,7 @@ def test_a_client_that_keeps_its_last_upload_in_mind_would_vote_under_a_later_un
     assert len(with_vote) == 3
 
 
-def test_an_earlier_round_is_not_opened_in_a_later_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_earlier_round_is_not_opened_in_a_later_one(ledger: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage.of(4, 1, 1)
     stage.parties.round(stage.tables)
     stage.upload()
@@ -843,7 +798,7 @@ def lie_at_random(stage: Stage, rng: np.random.Generator, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", always(range(1), range(12)))
-def test_a_client_never_gives_both_shares_of_one_client_and_round(seed: int, ledger: Ledger) -> None:
+def test_a_client_never_gives_both_shares_of_one_client_and_round(seed: int, ledger: Book) -> None:
     clients, D, T = [(4, 1, 1), (5, 1, 2), (6, 2, 1), (3, 1, 1)][seed % 4]
     stage = Stage.of(clients, D, T, batch=3)
     lie_at_random(stage, np.random.default_rng(seed), 60)
@@ -853,7 +808,7 @@ def test_a_client_never_gives_both_shares_of_one_client_and_round(seed: int, led
     stage.check_next_round()
 
 
-def test_random_lies_find_both_shares_where_a_client_forgets(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_lies_find_both_shares_where_a_client_forgets(ledger: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Masking.check_begin
     monkeypatch.setattr(Masking, "check_begin", lambda self, at, uploaded: honest(self, at, at.round))
     for seed in range(4):

@@ -55,7 +55,7 @@ def main() -> None:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print a list of {name, form, claim, method, cases, ok, objection, broke_off}.",
+    help="Print a list of {name, form, claim, method, cases, ok, objection, broke_off, table}.",
 )
 def audit(
     form: str | None,

@@ -47,6 +47,8 @@ class Subject:
     """What replaces methods, and generators that a form does not choose."""
     thorough: bool = False
     """More cases, where a claim has them."""
+    first: tuple[str, ...] = ()
+    """Which deviations of a server are tried before all others (`attacks.deviating`)."""
 
     def parties(self, tables: Sequence[TableLike], **more: Any) -> Parties:
         """All parties of a federation with these tables; `more` is what `Parties.of` takes."""
@@ -67,6 +69,8 @@ class Mutant:
 
 Check = Callable[[Subject], int]
 """Gives the number of cases that it tried, or raises an `Objection`."""
+Rows = Callable[[Subject], Sequence[Mapping[str, str | int]]]
+"""Gives the rows of a table: what was tried, in figures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +83,14 @@ class Claim:
     forms: tuple[str, ...]
     check: Check = field(repr=False)
     mutants: tuple[Mutant, ...] = field(repr=False)
+    title: str = ""
+    table: Rows | None = field(default=None, repr=False)
+    """What was tried, in figures, under this title."""
 
 
-def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Check], Claim]:
+def claim(
+    method: str, *forms: str, mutants: Sequence[Mutant], title: str = "", table: Rows | None = None
+) -> Callable[[Check], Claim]:
     """A function that checks a claim about these forms: its docstring begins with the claim, and names the form."""
     assert method in METHODS, method
 
@@ -92,7 +101,7 @@ def claim(method: str, *forms: str, mutants: Sequence[Mutant]) -> Callable[[Chec
             with standing_in(subject.instead), attributes_stand_in(*subject.within):
                 return check(subject)
 
-        return Claim(name.replace("_", "-"), sentence, method, forms, checked, tuple(mutants))
+        return Claim(name.replace("_", "-"), sentence, method, forms, checked, tuple(mutants), title, table)
 
     return made
 
@@ -110,6 +119,9 @@ class Finding:
     objection: str = ""
     broke_off: str = ""
     """The error with which the federation, or the check, ended before there was a finding."""
+    title: str = ""
+    table: Sequence[Mapping[str, str | int]] = ()
+    """What was tried, in figures, where the claim has a table."""
 
 
 def examine(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> Iterator[Finding]:
@@ -118,9 +130,10 @@ def examine(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> Iterato
         for form in each.forms:
             if form not in subjects:
                 continue
-            found = Finding(each.name, form, each.claim, each.method)
+            found = Finding(each.name, form, each.claim, each.method, title=each.title)
             try:
-                yield replace(found, cases=each.check(subjects[form]))
+                cases = each.check(subjects[form])
+                yield replace(found, cases=cases, table=each.table(subjects[form]) if each.table else ())
             except Objection as objection:
                 yield replace(found, ok=False, objection=str(objection))
             except Exception as error:  # whatever it is, the claim was not checked, and that is said

@@ -13,8 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from secea.audit import FORMS, KEYED, PAILLIER, Claim, Finding, Mutant, Subject, examine
-from secea.audit.attacks import rogue
-from secea.audit.claims.rogue import rogue_clients
 from secea.audit.registry import all_mutants, caught_by, gathered, product
 
 TITLES: Mapping[str, str] = {KEYED: 'Form "keyed", the default', PAILLIER: 'Form "paillier", the paper\'s'}
@@ -43,7 +41,6 @@ def run(claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str],
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings, mutant)
-        _show_rogues(findings, subjects if mutant is None else {})
     return not any(finding.objection or (finding.broke_off and mutant is None) for finding in findings)
 
 
@@ -101,6 +98,9 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
                 grid.add_row(each.name, escape(_sentence(each.claim)), each.method, cases, _result(each, mutant))
         console.print(grid)
         console.print()
+        for each in findings:
+            if each.form == form and each.table:
+                _show_table(console, each.title, each.table)
     for each in findings:
         if not each.ok:
             said = each.objection or f"stopped early, before anything was found: {each.broke_off}"
@@ -110,14 +110,17 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
     console.print(_summary(findings, mutant), markup=False)
 
 
-def _show_rogues(findings: Sequence[Finding], subjects: Mapping[str, Subject]) -> None:
-    """What a client that deviates tried, if that was among the claims."""
-    console = _console()
-    for form in (each.form for each in findings if each.name == rogue_clients.name and each.form in subjects):
-        console.print(f"\nA client that deviates: {TITLES[form]}", style="bold", markup=False)
-        grid = _grid("it", "cost to the others", "who is named")
-        _fill(grid, rogue.table(subjects[form]))
-        console.print(grid)
+def _show_table(console: Console, title: str, rows: Sequence[Mapping[str, str | int]]) -> None:
+    """What was tried, and what came of it."""
+    console.print(title, style="bold")
+    grid = _grid(*rows[0])
+    for column, value in zip(grid.columns, rows[0].values(), strict=True):
+        column.justify = "right" if isinstance(value, int) else "left"
+    for row in rows:
+        cells = [f"{value:,}" if isinstance(value, int) else value for value in row.values()]
+        grid.add_row(*(f"[yellow]{cell}[/]" if cell == "yes" else escape(cell) for cell in cells))
+    console.print(grid)
+    console.print()
 
 
 def _summary(findings: Sequence[Finding], mutant: Mutant | None) -> str:

@@ -33,6 +33,7 @@ from secea.steps.means import Secrets
 from secea.table import Name, TableLike, name_bytes
 from secea.testing import Parties
 from secea.wire.keys import digest, expand
+from secea.wire.messages import Buffer
 
 Counts = NDArray[np.int64]
 MOST_SEEN: Final = 64
@@ -50,6 +51,8 @@ class Listening(KeyedServer):
         self.lists: dict[int, Residues] = {}
         self.tables: dict[int, Residues] = {}
         self.uploads: dict[int, Residues] = {}
+        self.summed: Any = None
+        """The sums that it last divided, with the noise that belongs to them."""
 
     def enter(self, at: Agreement) -> None:
         """Another attempt: what came in the one before is taken up elsewhere."""
@@ -70,6 +73,10 @@ class Listening(KeyedServer):
         part = ring.from_bytes(bytes(payload[:body]), span.stop - span.start, width)
         kept.setdefault(sender, ring.zeros(rows, width))[:, span] = part
         super().stream(kind, sender, chunk, payload, at)
+
+    def _means(self, chunk: int, come: Any) -> Sequence[Buffer]:
+        self.summed = come
+        return super()._means(chunk, come)
 
     def finish(self, at: Agreement, got: Got) -> Agreement:
         """Keep the lists of blinded names."""

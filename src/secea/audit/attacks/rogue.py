@@ -523,7 +523,7 @@ def results(subject: Subject) -> Iterator[Result]:
     return (tried(subject, *each) for each in deviations(subject))
 
 
-def table(subject: Subject) -> list[tuple[str, str, str]]:
+def table(subject: Subject) -> list[dict[str, str]]:
     """What is tried, what it costs the others, and who is named; the same with and without drop-outs is told once."""
     told: dict[tuple[str, str, str], list[int]] = {}
     for each in results(subject):
@@ -531,6 +531,10 @@ def table(subject: Subject) -> list[tuple[str, str, str]]:
             told.setdefault((each.deviation.what, each.cost, each.named), []).append(each.dropouts)
     both = {what for what, _, _ in told if sum(what == other for other, _, _ in told) > 1}
     return [
-        (f"{what}{f' (D={dropouts[0]})' if what in both else ''}", cost, named)
+        {
+            "it": f"{what}{f' (D={dropouts[0]})' if what in both else ''}",
+            "cost to the others": cost,
+            "who is named": named,
+        }
         for (what, cost, named), dropouts in told.items()
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
-from secea.audit.attacks.rogue import NOTHING, WITHIN, Result, deviations, results, tried
+from secea.audit.attacks.rogue import NOTHING, WITHIN, Result, deviations, results, table, tried
 from secea.audit.mutants import rogue as mutants
 
 LIVES_BYTES: Final = 4096
@@ -30,6 +30,8 @@ def _refute(each: Result, calm: Result) -> str:
     KEYED,
     PAILLIER,
     mutants=(mutants.BLAMING, mutants.HOARDING, mutants.ANY_VOTES, mutants.FIRST_SHARES),
+    title="A client that deviates",
+    table=table,
 )
 def rogue_clients(subject: Subject) -> int:
     """Both forms: a client that deviates stops the others only while it does so, and nobody is blamed in its place.

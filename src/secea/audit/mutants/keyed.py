@@ -34,9 +34,9 @@ MOST_BITS: Final = 1100
 """More significant bits than a float has: no grid of its own."""
 
 
-def mutant(name: str, missing: str, form: Overheard) -> Mutant:
-    """A mutant of only this form."""
-    return Mutant(name, missing, {KEYED: Subject(form)})
+def mutant(name: str, missing: str, form: Overheard, *first: str) -> Mutant:
+    """A mutant of only this form. `first`: what a server that deviates tries on it before anything else."""
+    return Mutant(name, missing, {KEYED: Subject(form, first=first)})
 
 
 # --------------------------------------------------------------------------------------------------------------- masks
@@ -173,7 +173,7 @@ def _any_prime(ring: Ring, means: Residues, empty: NDArray[np.bool_], shared: Se
     return good
 
 
-NO_J = mutant("no-j", "The check columns of uploads are not blinded by J.", checking(NoJ))
+NO_J = mutant("no-j", "The check columns of uploads are not blinded by J.", checking(NoJ), "wrong means 1")
 ANY_PRIME = Mutant(
     "check-of-any-prime", "Means are checked modulo one prime of several.",
     {KEYED: Subject(Overheard(), instead={right: _any_prime})},

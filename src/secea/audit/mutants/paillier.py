@@ -54,9 +54,9 @@ class Weakened(Paillier):
         return self.of_server(self, params)
 
 
-def mutant(name: str, missing: str, form: Paillier) -> Mutant:
-    """A mutant of only this form."""
-    return Mutant(name, missing, {PAILLIER: Subject(form)})
+def mutant(name: str, missing: str, form: Paillier, *first: str) -> Mutant:
+    """A mutant of only this form. `first`: what a server that deviates tries on it before anything else."""
+    return Mutant(name, missing, {PAILLIER: Subject(form, first=first)})
 
 
 # ---------------------------------------------------------------------------------------------------- streams, altered
@@ -285,6 +285,7 @@ TWO_SETS = mutant(
     "contributors-not-proven",
     "A client does not check that all who answered worked for the set that it was told.",
     Weakened(of_client=Trusting),
+    "two sets of contributors",
 )
 
 

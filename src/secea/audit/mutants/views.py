@@ -137,7 +137,7 @@ def repeating(name: str, *, over_slots: bool) -> Overheard:
 NO_G = mutant("no-g", "Rows lie under no key of their entity.", Overheard(of_client=NoG))
 SAME_G = mutant("g-of-any-round", "The key stream of a row is the same in all rounds.", Overheard(of_client=SameG))
 NO_RHO = mutant("no-rho", "Slots are not blinded by rho.", checking(NoRho))
-NO_THETA = mutant("no-theta", "The mark of an empty slot is 0.", checking(NoTheta))
+NO_THETA = mutant("no-theta", "The mark of an empty slot is 0.", checking(NoTheta), "wrong means 4")
 NO_BETA = mutant("no-beta", "An owner's mark is theta + rho.", checking(NoBeta))
 SAME_ALPHA = mutant("alpha-of-any-round", "alpha is the same in all rounds.", checking(SameAlpha))
 SAME_SECRETS = mutant(
