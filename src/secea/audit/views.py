@@ -81,9 +81,9 @@ class Case:
         return [tuple(n for n in range(self.clients) if n not in self.vanish)] * len(self.rounds)
 
     def __str__(self) -> str:
+        sizes = f"N={self.clients}, T={self.collusion}, D={self.dropouts}, M={self.slots}, d={self.dim}, p={self.p}"
         who = f"clients {self.inside}" if self.inside else "no client"
-        sizes = f"{self.slots} slots of {self.dim} numbers modulo {self.p}"
-        return f"N={self.clients}, T={self.collusion}, D={self.dropouts}, {sizes}, {len(self.rounds)} rounds, {who}"
+        return f"{sizes}, {len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''}, {who} inside"
 
 
 def admitted(case: Case, world: World, *, server: bool, noise: bool = False) -> tuple[object, ...]:
