@@ -63,12 +63,10 @@ def worlds(case: Case, most: int) -> Iterator[World]:
         rng, one = np.random.default_rng(case.clients), [() if i else each[1] for i in range(case.slots)]
         few = [patterns[i] for i in sorted(rng.choice(len(patterns), most - 3, replace=False))]
         patterns = list(dict.fromkeys([patterns[0], tuple(one), tuple(reversed(one)), *few]))
-    again = len(case.rounds) - 1
-    for owners in patterns:
-        for variants in ((0,) * (again + 1), (1,) * (again + 1), (0,) * again + (2,), (3,) * (again + 1))[
-            : case.dim + 2
-        ]:
-            yield world(case, owners, variants)
+    rounds = len(case.rounds)
+    variants = [0] * rounds, [1] * rounds, [0] * (rounds - 1) + [2], [3] * rounds
+    for owners, some in product(patterns, variants if case.dim > 1 else variants[:3]):
+        yield world(case, owners, some)
 
 
 def everything(case: Case) -> Iterator[World]:
@@ -79,6 +77,12 @@ def everything(case: Case) -> Iterator[World]:
         yield (tuple(each),)
 
 
+def choices(play: Play, *, thorough: bool) -> Tiny:
+    """Values of rho and alpha: a few, or up to `MOST`; but of rho always all, if nobody inside knows it."""
+    rhos = None if not play.case.inside else 30 if thorough else 3
+    return play.choices(max(2, MOST // (rhos or (play.case.p - 1) ** len(play.rho))) if thorough else 2, rhos)
+
+
 def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -> int:
     """How many worlds were compared. An `Objection` if a coalition tells apart two that are the same to it.
 
@@ -87,9 +91,8 @@ def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -
     stage, by_leak = Stage(subject, case), dict[object, list[Mixture]]()
     for each in some:
         play = Play(stage, each)
-        rhos = None if not case.inside else 30 if subject.thorough else 3
-        choices = play.choices(max(2, MOST // (rhos or (case.p - 1) ** len(play.rho))) if subject.thorough else 2, rhos)
-        by_leak.setdefault(admitted(case, each, **who), []).append(play.law(choices, **who))
+        law = play.law(choices(play, thorough=subject.thorough), **who)
+        by_leak.setdefault(admitted(case, each, **who), []).append(law)
     for leak, laws in by_leak.items():
         if any(other.law != laws[0].law for other in laws[1:]):
             seen = "with the server" if who["server"] else "without the server"
@@ -260,16 +263,16 @@ def secrets_of_the_check(subject: Subject) -> int:
         stage = Stage(subject, case)
         for owners in ([(0, 1)] * case.slots, [(0,), *[()] * (case.slots - 1)]):
             play = Play(stage, world(case, owners, [0] * len(case.rounds)))
-            choices, size = play.choices(case.p ** len(play.alpha)), (case.p - 1) ** len(play.rho)
+            values, size = play.choices(case.p ** len(play.alpha)), (case.p - 1) ** len(play.rho)
             laws = [
-                play.law(choices[k : k + size], server=True, alpha=False, theta=True)
-                for k in range(0, len(choices), size)
+                play.law(values[k : k + size], server=True, alpha=False, theta=True)
+                for k in range(0, len(values), size)
             ]
             if any(other.law != laws[0].law for other in laws[1:]):
                 raise Objection(f"{case}: what the server sees depends on alpha, so it can forge means")
             if not all(each.free(sum(part.shape[1] for part in play.theta())) for each in laws):
                 raise Objection(f"{case}: the server knows something of theta, so it can call a slot empty")
-            tried += len(choices)
+            tried += len(values)
     return tried
 
 
@@ -360,8 +363,8 @@ def views_by_enumeration(subject: Subject) -> int:
         stage, laws = Stage(subject, case), []
         for some, variant in zip(owners, (0, 2), strict=True):
             play = Play(stage, world(case, [some], [variant]))
-            choices = play.choices(*((3, None) if subject.thorough else (1, 1)))
-            laws.append(np.sort(np.concatenate([_enumerated(play, choice) for choice in choices])))
+            values = play.choices(*((3, None) if subject.thorough else (1, 1)))
+            laws.append(np.sort(np.concatenate([_enumerated(play, choice) for choice in values])))
             tried += laws[-1].size
         if not np.array_equal(laws[0], laws[1]):
             raise Objection(f"{case}: two worlds look different in which the same is admitted")
