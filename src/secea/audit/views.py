@@ -67,18 +67,25 @@ class Case:
     """q of each round: it says whose turn it is to add noise."""
     sends: int = 1
     """How often each upload is sent."""
+    absent: tuple[int, ...] = ()
+    """Who does not take part in the union."""
     vanish: tuple[int, ...] = ()
     """Who is not in the sums: their uploads come too late."""
 
     @property
-    def honest(self) -> list[int]:
-        """Everybody else."""
-        return [n for n in range(self.clients) if n not in self.inside]
+    def present(self) -> list[int]:
+        """The participants."""
+        return [n for n in range(self.clients) if n not in self.absent]
 
     @property
-    def members(self) -> list[tuple[int, ...]]:
-        """U of each round."""
-        return [tuple(n for n in range(self.clients) if n not in self.vanish)] * len(self.rounds)
+    def honest(self) -> list[int]:
+        """The participants that do not conspire."""
+        return [n for n in self.present if n not in self.inside]
+
+    @property
+    def U(self) -> tuple[int, ...]:
+        """Who is in the sums."""
+        return tuple(n for n in self.present if n not in self.vanish)
 
     def __str__(self) -> str:
         sizes = f"N={self.clients}, T={self.collusion}, D={self.dropouts}, M={self.slots}, d={self.dim}, p={self.p}"
@@ -95,9 +102,9 @@ def admitted(case: Case, world: World, *, server: bool, noise: bool = False) -> 
     claims on counts.)
     """
     known: list[object] = []
-    for U, rows in zip(case.members, world, strict=True):
+    for rows in world:
         for slot in range(case.slots):
-            owners = [n for n in U if slot in rows[n]]
+            owners = [n for n in case.U if slot in rows[n]]
             honest, own = [n for n in owners if n not in case.inside], slot in case.own
             if server and case.inside:
                 known.append((len(honest), _sums(case, [rows[n][slot] for n in honest], 1) if own else ()))
@@ -126,6 +133,8 @@ class Stage:
         options = {"collusion": case.collusion, "dropouts": case.dropouts, "dim": case.dim}
         self.parties = replace(subject, form=self.form).parties(tables, **options)
         self.parties.setup()
+        if case.absent:
+            self.parties.union(case.present)
         self.parties.contribute(tables)  # so that the server knows the union's L
         self.params = self.parties.session.params
         server, numbers = self.parties.server.part, self.form.numbers(self.params)
@@ -152,7 +161,7 @@ class Stage:
     def slots(self) -> list[int]:
         """Which slot of a world is at each place of the union."""
         found: dict[int, int] = {}
-        for n in range(self.case.clients):
+        for n in self.case.present:
             part = self.part(n)
             assert part.union is not None
             found.update(
@@ -193,12 +202,12 @@ class Play:
 
     def __init__(self, stage: Stage, world: World) -> None:
         self.stage, self.world, self.case = stage, world, stage.case
-        self._begun = [{n: stage.round(n, r, own) for n, own in enumerate(rows)} for r, rows in enumerate(world)]
+        self._begun = [{n: stage.round(n, r, rows[n]) for n in self.case.present} for r, rows in enumerate(world)]
         stage.ring.resize(1)
         self.draws = Draws(stage.ring)
         with streams.use(0, self.draws):
             for r in range(len(world)):
-                stage.part(0).secrets(stage.at(r)).alpha()
+                stage.part(self.case.present[0]).secrets(stage.at(r)).alpha()
         self.alpha = sorted(self.draws.asked[NOBODY])
         self.sent()
         self.rho = sorted(self.draws.nonzero)
@@ -214,7 +223,7 @@ class Play:
 
     def _round(self, r: int) -> Sent:
         """The uploads of all, late ones too; the sum over U; and what the conspiring clients read."""
-        stage, draws, members = self.stage, self.draws, self.case.members[r]
+        stage, draws, members = self.stage, self.draws, self.case.U
         at, server = stage.at(r), stage.server
         found, uploads = Sent(r, at), dict[int, list[bytes]]()
         for n in at.members:
@@ -293,8 +302,8 @@ class Play:
         found, slots = [], self.stage.slots()
         with streams.use(0, self.draws):
             for r, rows in enumerate(self.world):
-                owned = {slot for n in self.case.members[r] for slot in rows[n]}
-                for span, secrets in zip(self.stage.spans(), self._secrets(0, r), strict=True):
+                owned = {slot for n in self.case.U for slot in rows[n]}
+                for span, secrets in zip(self.stage.spans(), self._secrets(self.case.present[0], r), strict=True):
                     found.append(secrets.theta[:, [i for i, slot in enumerate(slots[span]) if slot in owned]])
         return found
 

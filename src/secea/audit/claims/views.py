@@ -172,6 +172,7 @@ def view_of_server_and_clients(subject: Subject) -> int:
         Case(3, 1, slots=2, per_chunk=1, inside=(2,), own=(1,), rounds=(1, 3)),
         Case(3, 2, slots=2, dim=2, inside=(0, 2), own=(0,)),
         Case(4, 1, inside=(2,), rounds=(2,)),
+        Case(5, 2, p=7, inside=(0, 3), absent=(1,)),
         Case(4, 2, slots=2, per_chunk=2, inside=(1, 3), own=(0,)),
     )
     more = (
@@ -211,13 +212,14 @@ def view_with_drop_outs(subject: Subject) -> int:
     cases = (
         Case(3, 1, 1, vanish=(2,)),
         Case(4, 1, 1, inside=(1,), own=(0,), vanish=(3,)),
-        Case(7, 1, 2, p=11, inside=(3,), vanish=(1, 6), rounds=(3,)),
+        Case(7, 1, 2, p=11, inside=(3,), absent=(4,), vanish=(6,), rounds=(3,)),
     )
     more = (
         Case(4, 2, 1, slots=2, per_chunk=1, inside=(0, 3), own=(1,), vanish=(2,)),
         Case(4, 2, 1, inside=(0, 3), vanish=(3,)),
         Case(5, 2, 1, p=7, inside=(0, 2), own=(0,), rounds=(1, 2)),
         Case(6, 1, 2, p=7, inside=(4,), own=(0,), vanish=(2, 5), rounds=(2,)),
+        Case(7, 1, 2, p=11, inside=(3,), vanish=(1, 6), rounds=(3,)),
     )
     return every(subject, cases, more, server=True)
 
