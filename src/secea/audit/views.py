@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from enum import IntEnum
+from itertools import permutations, product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ from secea.audit import Objection, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.laws import Mixture, Tiny
 from secea.audit.tiny import NOBODY, Copies, Draws, Summing, small
-from secea.errors import SERVER
+from secea.errors import SERVER, RoundLost
 from secea.forms.keyed.client import KeyedClient, Round
 from secea.forms.keyed.form import Kind
 from secea.party.phases import Agreement
@@ -70,7 +71,7 @@ class Case:
     absent: tuple[int, ...] = ()
     """Who does not take part in the union."""
     vanish: tuple[int, ...] = ()
-    """Who is not in the sums: their uploads come too late."""
+    """Who is not in the last sum: their uploads come too late. The next round would need a new union."""
 
     @property
     def present(self) -> list[int]:
@@ -82,10 +83,9 @@ class Case:
         """The participants that do not conspire."""
         return [n for n in self.present if n not in self.inside]
 
-    @property
-    def U(self) -> tuple[int, ...]:
-        """Who is in the sums."""
-        return tuple(n for n in self.present if n not in self.vanish)
+    def U(self, r: int) -> tuple[int, ...]:
+        """Who is in the sum of a round."""
+        return tuple(n for n in self.present if n not in self.vanish or r < len(self.rounds) - 1)
 
     def __str__(self) -> str:
         sizes = f"N={self.clients}, T={self.collusion}, D={self.dropouts}, M={self.slots}, d={self.dim}, p={self.p}"
@@ -102,9 +102,9 @@ def admitted(case: Case, world: World, *, server: bool, noise: bool = False) -> 
     claims on counts.)
     """
     known: list[object] = []
-    for rows in world:
+    for r, rows in enumerate(world):
         for slot in range(case.slots):
-            owners = [n for n in case.U if slot in rows[n]]
+            owners = [n for n in case.U(r) if slot in rows[n]]
             honest, own = [n for n in owners if n not in case.inside], slot in case.own
             if server and case.inside:
                 known.append((len(honest), _sums(case, [rows[n][slot] for n in honest], 1) if own else ()))
@@ -194,6 +194,8 @@ class Sent:
     """Of each client: the rows, and the columns of a noise client, chunk by chunk."""
     sums: list[Residues] = field(default_factory=list)
     """What the server opened of each chunk."""
+    opened: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict)
+    """The shares that open a sum."""
     broadcast: list[bytes] = field(default_factory=list)
 
 
@@ -209,7 +211,7 @@ class Play:
             for r in range(len(world)):
                 stage.part(self.case.present[0]).secrets(stage.at(r)).alpha()
         self.alpha = sorted(self.draws.asked[NOBODY])
-        self.sent()
+        self._try_elsewhere(self.sent())
         self.rho = sorted(self.draws.nonzero)
 
     # ------------------------------------------------------------------------------------------------------- rounds
@@ -223,7 +225,7 @@ class Play:
 
     def _round(self, r: int) -> Sent:
         """The uploads of all, late ones too; the sum over U; and what the conspiring clients read."""
-        stage, draws, members = self.stage, self.draws, self.case.U
+        stage, draws, members = self.stage, self.draws, self.case.U(r)
         at, server = stage.at(r), stage.server
         found, uploads = Sent(r, at), dict[int, list[bytes]]()
         for n in at.members:
@@ -240,8 +242,10 @@ class Play:
                     server.stream(Kind.UPLOAD, n, chunk, memoryview(payload), at)
             if self.case.dropouts:
                 found.at = stage.at(r, members)
-                opened = {n: _payloads(stage.part(n).payloads(Kind.OPENING, (SERVER,), found.at)) for n in members}
-                server.finish(found.at, {(Kind.OPENING, n): b"".join(each) for n, each in opened.items()})
+                for n in members:
+                    shares = _payloads(stage.part(n).payloads(Kind.OPENING, (SERVER,), found.at))
+                    found.opened[Kind.OPENING, n] = b"".join(shares)
+                server.finish(found.at, found.opened)
             found.broadcast = _payloads(server.ready(Kind.MEANS, found.at))
             found.sums = [server.sums[chunk].reshape(stage.ring.size, -1) for chunk in sorted(server.sums)]
         for n in self.case.inside:
@@ -250,6 +254,19 @@ class Play:
             if n in members:
                 self.judge(n, found)
         return found
+
+    def _try_elsewhere(self, sent: Sequence[Sent]) -> None:
+        """The server tries the shares of each round on all others. Where they fit, it knows those masks too."""
+        union = self.stage.part(self.case.present[0]).union
+        assert union is not None
+        for one, other in permutations([each for each in sent if each.opened], 2):
+            try:
+                over = self.stage.server.opening.recover(replace(one.at, round=other.at.round), union.L, one.opened)
+            except RoundLost:
+                continue
+            keys = {key for key, _ in over}
+            found = [ids for (_, key, _), ids in self.draws.streams.items() if key in keys]
+            self.draws.asked[SERVER].update(dict.fromkeys(each for ids in found for each in ids))
 
     def _secrets(self, n: int, r: int) -> list[Secrets]:
         """The secrets of a round that client n shares with all others, chunk by chunk; with the pads of all noise."""
@@ -302,7 +319,7 @@ class Play:
         found, slots = [], self.stage.slots()
         with streams.use(0, self.draws):
             for r, rows in enumerate(self.world):
-                owned = {slot for n in self.case.U for slot in rows[n]}
+                owned = {slot for n in self.case.U(r) for slot in rows[n]}
                 for span, secrets in zip(self.stage.spans(), self._secrets(self.case.present[0], r), strict=True):
                     found.append(secrets.theta[:, [i for i, slot in enumerate(slots[span]) if slot in owned]])
         return found

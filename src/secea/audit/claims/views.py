@@ -206,12 +206,12 @@ def view_of_clients(subject: Subject) -> int:
     return every(subject, cases, more, server=False) + every(subject, few[:1], few[1:], server=False, noise=True)
 
 
-@claim("exact view", KEYED, mutants=(mutants.NO_SELF_MASKS, mutants.MISSING_EDGE, mutants.NO_G))
+@claim("exact view", KEYED, mutants=(mutants.NO_SELF_MASKS, mutants.ONE_FOR_BATCH, mutants.MISSING_EDGE, mutants.NO_G))
 def view_with_drop_outs(subject: Subject) -> int:
     """Keyed: if clients vanish and their uploads come late, the server and T clients see only what U tells."""
     cases = (
-        Case(3, 1, 1, vanish=(2,)),
-        Case(4, 1, 1, inside=(1,), own=(0,), vanish=(3,)),
+        Case(3, 1, 1, vanish=(2,), rounds=(1, 2)),
+        Case(4, 1, 1, inside=(1,), own=(0,), vanish=(3,), rounds=(1, 2)),
         Case(7, 1, 2, p=11, inside=(3,), absent=(4,), vanish=(6,), rounds=(3,)),
     )
     more = (

@@ -274,6 +274,17 @@ class MissingEdge(Masking):
         return {v: seed for v, seed in whole.items() if {v, self.number} != {0, 1}}, own
 
 
+class OneForBatch(Masking):
+    """All rounds of a batch have the same mask keys."""
+
+    def enter(self, at: Agreement) -> None:
+        """Take the first ones for all rounds."""
+        super().enter(at)
+        if at.phase == self.form.prepare_phase and self.batch is not None:
+            many = len(self.batch.keys)
+            self.batch = replace(self.batch, keys=self.batch.keys[:1] * many, seeds=self.batch.seeds[:1] * many)
+
+
 class NoSelfMasks(Masking):
     """With drop-outs, too, uploads have only the masks of pairs."""
 
@@ -324,6 +335,9 @@ class NeighbourLess(Overheard):
 SAME_LANE = mutant("masks-of-any-chunk", "The masks of all chunks are the same.", Overheard(of_client=SameLane))
 ONE_MASK = mutant("one-mask-for-columns", "One number masks all columns of a slot.", Overheard(of_client=OneMask))
 MISSING_EDGE = mutant("missing-edge", "Clients 0 and 1 share no masks.", Overheard(of_client=masked(MissingEdge)))
+ONE_FOR_BATCH = mutant(
+    "one-key-for-a-batch", "Mask keys are the same in all rounds of a batch.", Overheard(of_client=masked(OneForBatch))
+)
 NO_SELF_MASKS = mutant("no-self-masks", "Uploads have only the masks of pairs.", Pairs(of_client=masked(NoSelfMasks)))
 NEIGHBOUR_LESS = mutant(
     "one-neighbour-less", "With drop-outs, each client shares masks with T+D others in place of T+D+1.", NeighbourLess()
