@@ -76,10 +76,11 @@ def test_every_claim_has_a_mutant_for_each_of_its_forms() -> None:
 
 REQUIRED = """
     fewer-masks uploads-without-masks bare-tables masks-of-any-round row-keys-of-clients names-without-key no-j no-h
-    no-g g-of-any-round no-rho one-rho-for-slots one-rho-for-chunks no-theta no-beta alpha-of-any-round
-    one-alpha-for-checks secrets-of-any-round two-seeds-under-one-h noise-of-any-round fewer-noise-clients
+    no-g one-g-for-columns g-of-any-round no-rho one-rho-for-slots one-rho-for-chunks no-theta no-beta
+    alpha-of-any-round one-alpha-for-checks secrets-of-any-round two-seeds-under-one-h noise-of-any-round
+    fewer-noise-clients one-weight-for-columns one-h-for-clients one-mask-for-columns fewer-table-masks bare-ready
     one-j-for-slots one-j-for-chunks one-h-for-slots one-h-for-chunks one-theta-for-slots one-theta-for-chunks
-    missing-edge masks-of-any-chunk no-self-masks one-neighbour-less masks-of-words fewer-table-masks bare-ready
+    missing-edge masks-of-any-chunk no-self-masks one-key-for-a-batch one-neighbour-less masks-of-words
     no-fill no-wide-noise no-narrow-noise fill-drawn-anew one-key-for-all-messages identities-not-pinned
     freshness-unchecked no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta
     reused-key-stream union-weight-one union-total-shown contributors-not-proven

@@ -61,8 +61,8 @@ CASES = [
     Case(2, 1, inside=(1,), own=(0,)),
     Case(3, 1, slots=3, dim=2, per_chunk=2, p=7, inside=(0,), own=(1,), rounds=(1, 2)),
     Case(3, 2, slots=2, checks=2, inside=(0, 1)),
-    Case(4, 1, 1, slots=2, per_chunk=1, inside=(1,), own=(0,), vanish=(3,)),
-    Case(7, 1, 2, p=11, inside=(2,), vanish=(0, 6)),
+    Case(4, 1, 1, slots=2, per_chunk=1, inside=(1,), own=(0,), vanish=(3,), rounds=(1, 2)),
+    Case(7, 1, 2, p=11, inside=(2,), absent=(0,), vanish=(6,)),
 ]
 
 
@@ -107,7 +107,7 @@ def test_without_noise_and_keys_the_broadcast_is_the_mean_of_those_in_the_sum(ca
         places = np.concatenate([part.reshape(5, -1, case.dim + case.checks) for part in rows], axis=1)
         empty = np.concatenate(marks, axis=1)
         for place, slot in enumerate(play.stage.slots()):
-            owned = [given_rows[r][n][slot] for n in case.members[r] if slot in given_rows[r][n]]
+            owned = [given_rows[r][n][slot] for n in case.U(r) if slot in given_rows[r][n]]
             mean = [C * sum(column) * pow(len(owned), -1, case.p) % case.p for column in zip(*owned, strict=True)]
             assert places[:, place, : case.dim].tolist() == [mean or [0] * case.dim] * 5
             assert empty[:, place].tolist() == [not owned] * 5

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import portable, streams
 from secea.arithmetic._kernels import ffi, lib
-from secea.arithmetic.field import PRIMES30, RING61, Ring, insecure_ring
+from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.streams import Noise
 from strategies import vectors
 
@@ -531,6 +531,40 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
 def test_a_level_that_the_processor_has_not_is_refused() -> None:
     with pytest.raises(ValueError, match="the level must be from 0 to"), streams.use(streams.BEST + 1):
         pass
+
+
+class Zeros:
+    """A twin whose streams and noise are 0."""
+
+    encode = staticmethod(portable.encode)
+
+    def add_streams(self, *_: Any) -> None:
+        """Add nothing."""
+
+    def add_noise(self, *_: Any) -> None:
+        """Add nothing."""
+
+    def stream(self, ring: Ring, _key: bytes, _lane: int, *shape: int, nonzero: bool = False) -> Residues:
+        return ring.zeros(*shape)
+
+    def row_streams(self, ring: Ring, keys: NDArray[np.uint8], _lane: int, length: int) -> Residues:
+        return ring.zeros(len(keys), length)
+
+
+def test_another_twin_computes_within_use_and_only_there() -> None:
+    def computed() -> list[Residues]:
+        acc, key = RING61.zeros(4), bytes(32)
+        streams.add_streams(RING61, acc, [key], [1], 0)
+        streams.add_noise(RING61, acc, key, 0, Noise(1, (2,), 3))
+        rows = streams.row_streams(RING61, np.zeros((2, 32), np.uint8), 0, 3)
+        return [acc, streams.stream(RING61, key, 0, 5), rows]
+
+    before = computed()
+    with streams.use(0, Zeros()):
+        assert not any(each.any() for each in computed())
+    assert all(np.array_equal(one, two) for one, two in zip(before, computed(), strict=True))
+    with streams.use(0):
+        assert all(np.array_equal(one, two) for one, two in zip(before, computed(), strict=True))
 
 
 def test_the_names_and_arguments_of_the_twin_are_the_same() -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from enum import IntEnum
+from itertools import permutations, product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ from secea.audit import Objection, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.laws import Mixture, Tiny
 from secea.audit.tiny import NOBODY, Copies, Draws, Summing, small
-from secea.errors import SERVER
+from secea.errors import SERVER, RoundLost
 from secea.forms.keyed.client import KeyedClient, Round
 from secea.forms.keyed.form import Kind
 from secea.party.phases import Agreement
@@ -67,23 +68,29 @@ class Case:
     """q of each round: it says whose turn it is to add noise."""
     sends: int = 1
     """How often each upload is sent."""
+    absent: tuple[int, ...] = ()
+    """Who does not take part in the union."""
     vanish: tuple[int, ...] = ()
-    """Who is not in the sums: their uploads come too late."""
+    """Who is not in the last sum: their uploads come too late. The next round would need a new union."""
+
+    @property
+    def present(self) -> list[int]:
+        """The participants."""
+        return [n for n in range(self.clients) if n not in self.absent]
 
     @property
     def honest(self) -> list[int]:
-        """Everybody else."""
-        return [n for n in range(self.clients) if n not in self.inside]
+        """The participants that do not conspire."""
+        return [n for n in self.present if n not in self.inside]
 
-    @property
-    def members(self) -> list[tuple[int, ...]]:
-        """U of each round."""
-        return [tuple(n for n in range(self.clients) if n not in self.vanish)] * len(self.rounds)
+    def U(self, r: int) -> tuple[int, ...]:
+        """Who is in the sum of a round."""
+        return tuple(n for n in self.present if n not in self.vanish or r < len(self.rounds) - 1)
 
     def __str__(self) -> str:
+        sizes = f"N={self.clients}, T={self.collusion}, D={self.dropouts}, M={self.slots}, d={self.dim}, p={self.p}"
         who = f"clients {self.inside}" if self.inside else "no client"
-        sizes = f"{self.slots} slots of {self.dim} numbers modulo {self.p}"
-        return f"N={self.clients}, T={self.collusion}, D={self.dropouts}, {sizes}, {len(self.rounds)} rounds, {who}"
+        return f"{sizes}, {len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''}, {who} inside"
 
 
 def admitted(case: Case, world: World, *, server: bool, noise: bool = False) -> tuple[object, ...]:
@@ -95,9 +102,9 @@ def admitted(case: Case, world: World, *, server: bool, noise: bool = False) -> 
     claims on counts.)
     """
     known: list[object] = []
-    for U, rows in zip(case.members, world, strict=True):
+    for r, rows in enumerate(world):
         for slot in range(case.slots):
-            owners = [n for n in U if slot in rows[n]]
+            owners = [n for n in case.U(r) if slot in rows[n]]
             honest, own = [n for n in owners if n not in case.inside], slot in case.own
             if server and case.inside:
                 known.append((len(honest), _sums(case, [rows[n][slot] for n in honest], 1) if own else ()))
@@ -126,6 +133,8 @@ class Stage:
         options = {"collusion": case.collusion, "dropouts": case.dropouts, "dim": case.dim}
         self.parties = replace(subject, form=self.form).parties(tables, **options)
         self.parties.setup()
+        if case.absent:
+            self.parties.union(case.present)
         self.parties.contribute(tables)  # so that the server knows the union's L
         self.params = self.parties.session.params
         server, numbers = self.parties.server.part, self.form.numbers(self.params)
@@ -152,7 +161,7 @@ class Stage:
     def slots(self) -> list[int]:
         """Which slot of a world is at each place of the union."""
         found: dict[int, int] = {}
-        for n in range(self.case.clients):
+        for n in self.case.present:
             part = self.part(n)
             assert part.union is not None
             found.update(
@@ -185,6 +194,8 @@ class Sent:
     """Of each client: the rows, and the columns of a noise client, chunk by chunk."""
     sums: list[Residues] = field(default_factory=list)
     """What the server opened of each chunk."""
+    opened: dict[tuple[IntEnum, int], bytes] = field(default_factory=dict)
+    """The shares that open a sum."""
     broadcast: list[bytes] = field(default_factory=list)
 
 
@@ -193,14 +204,14 @@ class Play:
 
     def __init__(self, stage: Stage, world: World) -> None:
         self.stage, self.world, self.case = stage, world, stage.case
-        self._begun = [{n: stage.round(n, r, own) for n, own in enumerate(rows)} for r, rows in enumerate(world)]
+        self._begun = [{n: stage.round(n, r, rows[n]) for n in self.case.present} for r, rows in enumerate(world)]
         stage.ring.resize(1)
         self.draws = Draws(stage.ring)
         with streams.use(0, self.draws):
             for r in range(len(world)):
-                stage.part(0).secrets(stage.at(r)).alpha()
+                stage.part(self.case.present[0]).secrets(stage.at(r)).alpha()
         self.alpha = sorted(self.draws.asked[NOBODY])
-        self.sent()
+        self._try_elsewhere(self.sent())
         self.rho = sorted(self.draws.nonzero)
 
     # ------------------------------------------------------------------------------------------------------- rounds
@@ -214,7 +225,7 @@ class Play:
 
     def _round(self, r: int) -> Sent:
         """The uploads of all, late ones too; the sum over U; and what the conspiring clients read."""
-        stage, draws, members = self.stage, self.draws, self.case.members[r]
+        stage, draws, members = self.stage, self.draws, self.case.U(r)
         at, server = stage.at(r), stage.server
         found, uploads = Sent(r, at), dict[int, list[bytes]]()
         for n in at.members:
@@ -231,8 +242,10 @@ class Play:
                     server.stream(Kind.UPLOAD, n, chunk, memoryview(payload), at)
             if self.case.dropouts:
                 found.at = stage.at(r, members)
-                opened = {n: _payloads(stage.part(n).payloads(Kind.OPENING, (SERVER,), found.at)) for n in members}
-                server.finish(found.at, {(Kind.OPENING, n): b"".join(each) for n, each in opened.items()})
+                for n in members:
+                    shares = _payloads(stage.part(n).payloads(Kind.OPENING, (SERVER,), found.at))
+                    found.opened[Kind.OPENING, n] = b"".join(shares)
+                server.finish(found.at, found.opened)
             found.broadcast = _payloads(server.ready(Kind.MEANS, found.at))
             found.sums = [server.sums[chunk].reshape(stage.ring.size, -1) for chunk in sorted(server.sums)]
         for n in self.case.inside:
@@ -241,6 +254,19 @@ class Play:
             if n in members:
                 self.judge(n, found)
         return found
+
+    def _try_elsewhere(self, sent: Sequence[Sent]) -> None:
+        """The server tries the shares of each round on all others. Where they fit, it knows those masks too."""
+        union = self.stage.part(self.case.present[0]).union
+        assert union is not None
+        for one, other in permutations([each for each in sent if each.opened], 2):
+            try:
+                over = self.stage.server.opening.recover(replace(one.at, round=other.at.round), union.L, one.opened)
+            except RoundLost:
+                continue
+            keys = {key for key, _ in over}
+            found = [ids for (_, key, _), ids in self.draws.streams.items() if key in keys]
+            self.draws.asked[SERVER].update(dict.fromkeys(each for ids in found for each in ids))
 
     def _secrets(self, n: int, r: int) -> list[Secrets]:
         """The secrets of a round that client n shares with all others, chunk by chunk; with the pads of all noise."""
@@ -293,8 +319,8 @@ class Play:
         found, slots = [], self.stage.slots()
         with streams.use(0, self.draws):
             for r, rows in enumerate(self.world):
-                owned = {slot for n in self.case.members[r] for slot in rows[n]}
-                for span, secrets in zip(self.stage.spans(), self._secrets(0, r), strict=True):
+                owned = {slot for n in self.case.U(r) for slot in rows[n]}
+                for span, secrets in zip(self.stage.spans(), self._secrets(self.case.present[0], r), strict=True):
                     found.append(secrets.theta[:, [i for i, slot in enumerate(slots[span]) if slot in owned]])
         return found
 

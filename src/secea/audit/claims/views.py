@@ -22,7 +22,7 @@ from secea.audit.mutants import views as mutants
 from secea.audit.views import Case, Play, Rows, Sent, Stage, World, admitted
 from secea.errors import ProtocolError
 
-MOST: Final = 300
+MOST: Final = 200
 """Values of rho and alpha in a thorough run: all of them, in small cases."""
 
 
@@ -30,7 +30,7 @@ MOST: Final = 300
 
 
 def numbers(case: Case, slot: int, owners: Sequence[int], variant: int) -> dict[int, tuple[int, ...]]:
-    """Each owner's numbers in a slot. Of the first three variants two have the same sum."""
+    """Each owner's numbers in a slot. Variants 0 and 1 have the same sum; in variant 3 all columns are equal."""
     every = range(case.dim)
     given = {n: tuple(1 + j for j in every) for n in owners}
     honest = [n for n in owners if n not in case.inside]
@@ -38,7 +38,7 @@ def numbers(case: Case, slot: int, owners: Sequence[int], variant: int) -> dict[
         for n, by in zip(honest[:2], (1, -1), strict=False) if len(honest) > 1 else ():
             given[n] = tuple((x + by) % case.p for x in given[n])
     if variant > 1:
-        given.update({n: tuple((variant * x + 2 * n + slot) % case.p for x in given[n]) for n in honest})
+        given.update({n: tuple((2 * x * (3 - variant) + 2 * n + slot) % case.p for x in given[n]) for n in honest})
     return given
 
 
@@ -63,10 +63,10 @@ def worlds(case: Case, most: int) -> Iterator[World]:
         rng, one = np.random.default_rng(case.clients), [() if i else each[1] for i in range(case.slots)]
         few = [patterns[i] for i in sorted(rng.choice(len(patterns), most - 3, replace=False))]
         patterns = list(dict.fromkeys([patterns[0], tuple(one), tuple(reversed(one)), *few]))
-    again = len(case.rounds) - 1
-    for owners in patterns:
-        for variants in ((0,) * (again + 1), (1,) * (again + 1), (0,) * again + (2,)):
-            yield world(case, owners, variants)
+    rounds = len(case.rounds)
+    variants = [0] * rounds, [1] * rounds, [0] * (rounds - 1) + [2], [3] * rounds
+    for owners, some in product(patterns, variants if case.dim > 1 else variants[:3]):
+        yield world(case, owners, some)
 
 
 def everything(case: Case) -> Iterator[World]:
@@ -77,6 +77,12 @@ def everything(case: Case) -> Iterator[World]:
         yield (tuple(each),)
 
 
+def choices(play: Play, *, thorough: bool) -> Tiny:
+    """Values of rho and alpha: a few, or up to `MOST`; but of rho always all, if nobody inside knows it."""
+    rhos = None if not play.case.inside else 30 if thorough else 3
+    return play.choices(max(2, MOST // (rhos or (play.case.p - 1) ** len(play.rho))) if thorough else 2, rhos)
+
+
 def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -> int:
     """How many worlds were compared. An `Objection` if a coalition tells apart two that are the same to it.
 
@@ -85,9 +91,8 @@ def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -
     stage, by_leak = Stage(subject, case), dict[object, list[Mixture]]()
     for each in some:
         play = Play(stage, each)
-        rhos = None if not case.inside else 30 if subject.thorough else 3
-        choices = play.choices(max(2, MOST // (rhos or (case.p - 1) ** len(play.rho))) if subject.thorough else 2, rhos)
-        by_leak.setdefault(admitted(case, each, **who), []).append(play.law(choices, **who))
+        law = play.law(choices(play, thorough=subject.thorough), **who)
+        by_leak.setdefault(admitted(case, each, **who), []).append(law)
     for leak, laws in by_leak.items():
         if any(other.law != laws[0].law for other in laws[1:]):
             seen = "with the server" if who["server"] else "without the server"
@@ -102,7 +107,7 @@ def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -
 def every(subject: Subject, cases: Sequence[Case], more: Sequence[Case], **who: bool) -> int:
     """Compare the worlds of some cases; in a thorough run of more of them, and all inputs of the smallest."""
     some = [*cases, *more] if subject.thorough else cases
-    tried = sum(compared(subject, case, worlds(case, 20 if subject.thorough else 10), **who) for case in some)
+    tried = sum(compared(subject, case, worlds(case, 16 if subject.thorough else 10), **who) for case in some)
     smallest = [c for c in some if (c.clients, c.slots, c.dim, len(c.rounds), c.own) == (2, 1, 1, 1, ())]
     if subject.thorough:
         tried += sum(compared(subject, case, everything(case), **who) for case in smallest)
@@ -117,9 +122,11 @@ def every(subject: Subject, cases: Sequence[Case], more: Sequence[Case], **who: 
     KEYED,
     mutants=(
         mutants.NO_G,
+        mutants.ONE_G,
         mutants.NO_RHO,
         mutants.RHO_OF_SLOTS,
         mutants.RHO_OF_CHUNKS,
+        mutants.ONE_MASK,
         mutants.SAME_LANE,
         known_mutants.NO_MASKS,
         known_mutants.SAME_MASKS,
@@ -149,6 +156,7 @@ def view_of_the_server(subject: Subject) -> int:
     KEYED,
     mutants=(
         mutants.NO_G,
+        mutants.ONE_G,
         mutants.SAME_G,
         mutants.MISSING_EDGE,
         known_mutants.FEWER_MASKS,
@@ -162,8 +170,9 @@ def view_of_server_and_clients(subject: Subject) -> int:
         Case(2, 1, inside=(1,)),
         Case(2, 1, inside=(0,), own=(0,), p=7),
         Case(3, 1, slots=2, per_chunk=1, inside=(2,), own=(1,), rounds=(1, 3)),
-        Case(3, 2, dim=2, inside=(0, 2), own=(0,)),
+        Case(3, 2, slots=2, dim=2, inside=(0, 2), own=(0,)),
         Case(4, 1, inside=(2,), rounds=(2,)),
+        Case(5, 2, p=7, inside=(0, 3), absent=(1,)),
         Case(4, 2, slots=2, per_chunk=2, inside=(1, 3), own=(0,)),
     )
     more = (
@@ -197,19 +206,20 @@ def view_of_clients(subject: Subject) -> int:
     return every(subject, cases, more, server=False) + every(subject, few[:1], few[1:], server=False, noise=True)
 
 
-@claim("exact view", KEYED, mutants=(mutants.NO_SELF_MASKS, mutants.MISSING_EDGE, mutants.NO_G))
+@claim("exact view", KEYED, mutants=(mutants.NO_SELF_MASKS, mutants.ONE_FOR_BATCH, mutants.MISSING_EDGE, mutants.NO_G))
 def view_with_drop_outs(subject: Subject) -> int:
     """Keyed: if clients vanish and their uploads come late, the server and T clients see only what U tells."""
     cases = (
-        Case(3, 1, 1, vanish=(2,)),
-        Case(4, 1, 1, inside=(1,), own=(0,), vanish=(3,)),
-        Case(6, 1, 2, p=7, inside=(4,), vanish=(2, 5), rounds=(2,)),
+        Case(3, 1, 1, vanish=(2,), rounds=(1, 2)),
+        Case(4, 1, 1, inside=(1,), own=(0,), vanish=(3,), rounds=(1, 2)),
+        Case(7, 1, 2, p=11, inside=(3,), absent=(4,), vanish=(6,), rounds=(3,)),
     )
     more = (
         Case(4, 2, 1, slots=2, per_chunk=1, inside=(0, 3), own=(1,), vanish=(2,)),
         Case(4, 2, 1, inside=(0, 3), vanish=(3,)),
         Case(5, 2, 1, p=7, inside=(0, 2), own=(0,), rounds=(1, 2)),
-        Case(7, 1, 2, p=11, inside=(3,), own=(0,), vanish=(1, 6), rounds=(3,)),
+        Case(6, 1, 2, p=7, inside=(4,), own=(0,), vanish=(2, 5), rounds=(2,)),
+        Case(7, 1, 2, p=11, inside=(3,), vanish=(1, 6), rounds=(3,)),
     )
     return every(subject, cases, more, server=True)
 
@@ -230,6 +240,7 @@ CHECKED: Final = (
     mutants.THETA_OF_SLOTS,
     mutants.THETA_OF_CHUNKS,
     mutants.SAME_SECRETS,
+    mutants.ONE_H,
 )
 
 
@@ -254,50 +265,58 @@ def secrets_of_the_check(subject: Subject) -> int:
         stage = Stage(subject, case)
         for owners in ([(0, 1)] * case.slots, [(0,), *[()] * (case.slots - 1)]):
             play = Play(stage, world(case, owners, [0] * len(case.rounds)))
-            choices, size = play.choices(case.p ** len(play.alpha)), (case.p - 1) ** len(play.rho)
+            values, size = play.choices(case.p ** len(play.alpha)), (case.p - 1) ** len(play.rho)
             laws = [
-                play.law(choices[k : k + size], server=True, alpha=False, theta=True)
-                for k in range(0, len(choices), size)
+                play.law(values[k : k + size], server=True, alpha=False, theta=True)
+                for k in range(0, len(values), size)
             ]
             if any(other.law != laws[0].law for other in laws[1:]):
                 raise Objection(f"{case}: what the server sees depends on alpha, so it can forge means")
             if not all(each.free(sum(part.shape[1] for part in play.theta())) for each in laws):
                 raise Objection(f"{case}: the server knows something of theta, so it can call a slot empty")
-            tried += len(choices)
+            tried += len(values)
     return tried
 
 
-@claim("exact view", KEYED, mutants=(mutants.SAME_ALPHA, mutants.ONE_ALPHA))
+@claim("exact view", KEYED, mutants=(mutants.SAME_ALPHA, mutants.ONE_ALPHA, mutants.ONE_WEIGHT))
 def lies_in_two_rounds(subject: Subject) -> int:
     """Keyed: a shifted mean passes a check for one alpha in p, and no more often if one passed in the round before."""
-    tried = 0
-    cases = Case(2, 1, rounds=(1, 2)), Case(2, 1, p=3, checks=2, rounds=(1, 2)), Case(3, 2, p=7, rounds=(1, 2))
-    for case in cases if subject.thorough else cases[:2]:
-        stage, rng, chance = Stage(subject, case), np.random.default_rng(11), case.p**case.checks
-        play = Play(stage, world(case, [(0, 1)], (0, 2)))
-        stage.server.change = partial(_shifted, case)
-        passed: Counter[tuple[bool, ...]] = Counter()
-        for alpha in product(range(case.p), repeat=len(play.alpha)):
-            values = rng.integers(1, case.p, (1, play.draws.size)).astype(np.uint8)
-            values[:, play.alpha] = alpha
-            passed[tuple(_taken(play, each) for each in play.sent(values))] += 1
-        first = passed[True, True] + passed[True, False]
-        if first * chance != passed.total():
-            raise Objection(
-                f"{case}: a shifted mean passes for {first} of {passed.total()} alphas, not one in {chance}"
-            )
-        if passed[True, True] * chance != first:
-            raise Objection(f"{case}: a lie that passed passes again for {passed[True, True]} of {first} alphas")
-        tried += passed.total()
-    return tried
+    cases = [
+        Case(2, 1, rounds=(1, 2)),
+        Case(2, 1, p=3, checks=2, rounds=(1, 2)),
+        Case(2, 1, p=3, dim=2, rounds=(1, 2)),
+        *((Case(3, 2, p=7, rounds=(1, 2)), Case(4, 2, 1, vanish=(3,), rounds=(1, 2))) if subject.thorough else ()),
+    ]
+    return sum(_lies(subject, case, shift) for case in cases for shift in ((1,), (1, -1))[: case.dim])
 
 
-def _shifted(case: Case, total: Residues) -> None:
-    """One more in the mean, and in each check as if alpha were 2."""
-    K = total[:, :, case.dim + case.checks].copy()
-    total[:, :, 0] = (total[:, :, 0] + K) % case.p
+def _lies(subject: Subject, case: Case, shift: Sequence[int]) -> int:
+    """The server adds `shift` to the means of two rounds: for how many alphas it was tried."""
+    stage, rng, chance = Stage(subject, case), np.random.default_rng(11), case.p**case.checks
+    play = Play(stage, world(case, [(0, 1)], (0, 2)))
+    stage.server.change = partial(_shifted, case, shift)
+    passed: Counter[tuple[bool, ...]] = Counter()
+    for alpha in product(range(case.p), repeat=len(play.alpha)):
+        values = rng.integers(1, case.p, (1, play.draws.size)).astype(np.uint8)
+        values[:, play.alpha] = alpha
+        passed[tuple(_taken(play, each) for each in play.sent(values))] += 1
+    first = passed[True, True] + passed[True, False]
+    if first * chance != passed.total():
+        raise Objection(
+            f"{case}: a shifted mean passes for {first} of {passed.total()} alphas, not for one in {chance}"
+        )
+    if passed[True, True] * chance != first:
+        raise Objection(f"{case}: a lie that passed passes again for {passed[True, True]} of {first} alphas")
+    return passed.total()
+
+
+def _shifted(case: Case, shift: Sequence[int], total: Residues) -> None:
+    """Add to the means, and to each check as if all alphas were 2."""
+    p, K = case.p, total[:, :, case.dim + case.checks].astype(np.int64)
+    for j, by in enumerate(shift):
+        total[:, :, j] = (total[:, :, j] + by * K) % p
     for k in range(case.dim, case.dim + case.checks):
-        total[:, :, k] = (total[:, :, k] + 2 * K) % case.p
+        total[:, :, k] = (total[:, :, k] + 2 * sum(shift) * K) % p
 
 
 def _taken(play: Play, sent: Sent) -> bool:
@@ -346,8 +365,8 @@ def views_by_enumeration(subject: Subject) -> int:
         stage, laws = Stage(subject, case), []
         for some, variant in zip(owners, (0, 2), strict=True):
             play = Play(stage, world(case, [some], [variant]))
-            choices = play.choices(*((3, None) if subject.thorough else (1, 1)))
-            laws.append(np.sort(np.concatenate([_enumerated(play, choice) for choice in choices])))
+            values = play.choices(*((3, None) if subject.thorough else (1, 1)))
+            laws.append(np.sort(np.concatenate([_enumerated(play, choice) for choice in values])))
             tried += laws[-1].size
         if not np.array_equal(laws[0], laws[1]):
             raise Objection(f"{case}: two worlds look different in which the same is admitted")

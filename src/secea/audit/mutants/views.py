@@ -45,6 +45,14 @@ class SameG(KeyedClient):
         return super()._under_keys(own, replace(at, round=0))
 
 
+class OneG(KeyedClient):
+    """The key stream of a row is one number."""
+
+    def _under_keys(self, own: slice | NDArray[np.int64], at: Agreement) -> Residues:
+        whole = super()._under_keys(own, at)
+        return np.repeat(whole[:, :, :1], whole.shape[2], axis=2)
+
+
 @dataclass(frozen=True)
 class NoRho(RoundSecrets):
     """Slots are not blinded."""
@@ -103,6 +111,24 @@ class OneAlpha(RoundSecrets):
 
 
 @dataclass(frozen=True)
+class OneWeight(RoundSecrets):
+    """All columns have the same weight in a check."""
+
+    def alpha(self) -> tuple[Residues, ...]:
+        """That of the first one."""
+        return tuple(np.repeat(each[:, :1], self.dim, axis=1) for each in super().alpha())
+
+
+@dataclass(frozen=True)
+class OneH(RoundSecrets):
+    """All noise clients have the same pad."""
+
+    def key(self, name: str, *of: int) -> bytes:
+        """That of client 0."""
+        return super().key(name, *((0, *of[1:]) if name == "H" else of))
+
+
+@dataclass(frozen=True)
 class Repeating(RoundSecrets):
     """One of the secrets is the same in all slots of a chunk, or in all chunks."""
 
@@ -136,6 +162,7 @@ def repeating(name: str, *, over_slots: bool) -> Overheard:
 
 NO_G = mutant("no-g", "Rows lie under no key of their entity.", Overheard(of_client=NoG))
 SAME_G = mutant("g-of-any-round", "The key stream of a row is the same in all rounds.", Overheard(of_client=SameG))
+ONE_G = mutant("one-g-for-columns", "The key stream of a row is one number.", Overheard(of_client=OneG))
 NO_RHO = mutant("no-rho", "Slots are not blinded by rho.", checking(NoRho))
 NO_THETA = mutant("no-theta", "The mark of an empty slot is 0.", checking(NoTheta), "wrong means 4")
 NO_BETA = mutant("no-beta", "An owner's mark is theta + rho.", checking(NoBeta))
@@ -144,6 +171,8 @@ SAME_SECRETS = mutant(
     "secrets-of-any-round", "rho, J, H, theta and beta are the same in all rounds.", checking(SameSecrets)
 )
 ONE_ALPHA = mutant("one-alpha-for-checks", "alpha is the same in all check columns.", checking(OneAlpha))
+ONE_WEIGHT = mutant("one-weight-for-columns", "alpha is one number for all columns.", checking(OneWeight))
+ONE_H = mutant("one-h-for-clients", "H is the same for all noise clients.", checking(OneH))
 RHO_OF_SLOTS = mutant(
     "one-rho-for-slots", "rho is the same in all slots of a chunk.", repeating("rho", over_slots=True)
 )
@@ -226,6 +255,16 @@ class SameLane(KeyedClient):
         super()._mask(rows, seeds, own_seed, 0)
 
 
+class OneMask(KeyedClient):
+    """One number masks all columns of a slot."""
+
+    def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:
+        ring = self.numbers.ring
+        one = ring.zeros(rows.shape[1], 1)
+        super()._mask(one, seeds, own_seed, chunk)
+        ring.add_into(rows, np.repeat(one, rows.shape[2], axis=2))
+
+
 class MissingEdge(Masking):
     """Clients 0 and 1 share no masks."""
 
@@ -233,6 +272,17 @@ class MissingEdge(Masking):
         """The keys of the masks."""
         whole, own = super().seeds(at, L, pairs)
         return {v: seed for v, seed in whole.items() if {v, self.number} != {0, 1}}, own
+
+
+class OneForBatch(Masking):
+    """All rounds of a batch have the same mask keys."""
+
+    def enter(self, at: Agreement) -> None:
+        """Take the first ones for all rounds."""
+        super().enter(at)
+        if at.phase == self.form.prepare_phase and self.batch is not None:
+            many = len(self.batch.keys)
+            self.batch = replace(self.batch, keys=self.batch.keys[:1] * many, seeds=self.batch.seeds[:1] * many)
 
 
 class NoSelfMasks(Masking):
@@ -283,7 +333,11 @@ class NeighbourLess(Overheard):
 
 
 SAME_LANE = mutant("masks-of-any-chunk", "The masks of all chunks are the same.", Overheard(of_client=SameLane))
+ONE_MASK = mutant("one-mask-for-columns", "One number masks all columns of a slot.", Overheard(of_client=OneMask))
 MISSING_EDGE = mutant("missing-edge", "Clients 0 and 1 share no masks.", Overheard(of_client=masked(MissingEdge)))
+ONE_FOR_BATCH = mutant(
+    "one-key-for-a-batch", "Mask keys are the same in all rounds of a batch.", Overheard(of_client=masked(OneForBatch))
+)
 NO_SELF_MASKS = mutant("no-self-masks", "Uploads have only the masks of pairs.", Pairs(of_client=masked(NoSelfMasks)))
 NEIGHBOUR_LESS = mutant(
     "one-neighbour-less", "With drop-outs, each client shares masks with T+D others in place of T+D+1.", NeighbourLess()
