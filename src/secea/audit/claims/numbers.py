@@ -266,10 +266,10 @@ def noise_seeds(subject: Subject) -> int:
             seeds = upload_seeds(parties, watch, parties.server.at.round)
             if missing := spec.noise_clients(range(N), parties.server.at.round, T, D) - set(seeds):
                 raise Objection(f"N={N}, T={T}, D={D}, round {q}: clients {sorted(missing)} add no noise")
-            for v, seed in seeds.items():
-                if seed in seen:
-                    raise Objection(f"client {v} in round {q} has the noise of client {seen[seed][0]}, {seen[seed][1]}")
-                seen[seed] = v, q
+            for v, drawn in seeds.items():
+                other, before = seen.setdefault(drawn, (v, q))
+                if (other, before) != (v, q):
+                    raise Objection(f"client {v} has in round {q} the noise of client {other} in round {before}")
         cases += len(seen)
     return cases
 
