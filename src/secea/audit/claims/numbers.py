@@ -37,16 +37,20 @@ FEW: Final = range(2, 13)
 MANY: Final = (13, 15, 20, 31, 41, 60, 100)
 
 
+def _of(params: Params) -> str:
+    return f"N={params.clients}, T={params.T}, D={params.dropouts}"
+
+
 def at_least(what: str, params: Params, found: float, asked: float) -> None:
     """Object if a number is below what the specification asks for."""
     if found < asked:
-        N, T, D = params.clients, params.T, params.dropouts
-        raise Objection(f"N={N}, T={T}, D={D}: {what} is {found:g}, and the specification asks for {asked:g}")
+        raise Objection(f"{_of(params)}: {what} is {found:g}, and the specification asks for {asked:g}")
 
 
-def at_most(what: str, params: Params, found: float, asked: float) -> None:
-    """Object if a number is above what the specification asks for."""
-    at_least(f"minus {what}", params, -found, -asked)
+def at_most(what: str, params: Params, found: float, allowed: float) -> None:
+    """Object if a number is above what the specification allows."""
+    if found > allowed:
+        raise Objection(f"{_of(params)}: {what} is {found:g}, and the specification allows {allowed:g}")
 
 
 def triples(clients: Iterable[int]) -> Iterator[tuple[int, int, int]]:
