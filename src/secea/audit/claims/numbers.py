@@ -38,16 +38,20 @@ FEW: Final = range(2, 13)
 MANY: Final = (13, 15, 20, 31, 41, 60, 100)
 
 
+def _of(params: Params) -> str:
+    return f"N={params.clients}, T={params.T}, D={params.dropouts}"
+
+
 def at_least(what: str, params: Params, found: float, asked: float) -> None:
     """Object if a number is below what the specification asks for."""
     if found < asked:
-        N, T, D = params.clients, params.T, params.dropouts
-        raise Objection(f"N={N}, T={T}, D={D}: {what} is {found:g}, and the specification asks for {asked:g}")
+        raise Objection(f"{_of(params)}: {what} is {found:g}, and the specification asks for {asked:g}")
 
 
-def at_most(what: str, params: Params, found: float, asked: float) -> None:
-    """Object if a number is above what the specification asks for."""
-    at_least(f"minus {what}", params, -found, -asked)
+def at_most(what: str, params: Params, found: float, allowed: float) -> None:
+    """Object if a number is above what the specification allows."""
+    if found > allowed:
+        raise Objection(f"{_of(params)}: {what} is {found:g}, and the specification allows {allowed:g}")
 
 
 def triples(clients: Iterable[int]) -> Iterator[tuple[int, int, int]]:
@@ -267,10 +271,10 @@ def noise_seeds(subject: Subject) -> int:
             seeds = upload_seeds(parties, watch, parties.server.at.round)
             if missing := spec.noise_clients(range(N), parties.server.at.round, T, D) - set(seeds):
                 raise Objection(f"N={N}, T={T}, D={D}, round {q}: clients {sorted(missing)} add no noise")
-            for v, seed in seeds.items():
-                if seed in seen:
-                    raise Objection(f"client {v} in round {q} has the noise of client {seen[seed][0]}, {seen[seed][1]}")
-                seen[seed] = v, q
+            for v, drawn in seeds.items():
+                other, before = seen.setdefault(drawn, (v, q))
+                if (other, before) != (v, q):
+                    raise Objection(f"client {v} has in round {q} the noise of client {other} in round {before}")
         cases += len(seen)
     return cases
 
