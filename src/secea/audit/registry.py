@@ -23,6 +23,7 @@ from secea.audit.claims import (
     released,
     restarts,
     rogue,
+    silent,
     specified,
     views,
 )
@@ -36,6 +37,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     specified,
     derivations,
     deviating,
+    silent,
     restarts,
     released,
     names,

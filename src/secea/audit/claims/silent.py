@@ -1,0 +1,87 @@
+"""Claims about what only an owner notices, in the form "keyed": it keeps it to itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from secea.audit import KEYED, Objection, Subject, claim
+from secea.audit.attacks.keyed import Listening
+from secea.audit.claims.counts import form_of
+from secea.audit.mutants import silent as mutants
+from secea.errors import FederationError, ProtocolError
+from secea.forms.keyed.client import KeyedClient
+from secea.party.phases import Agreement
+
+SETS = ("abc", "bcd", "ace", "bd")
+
+
+class Hiding(Listening):
+    """A server that calls a slot empty, with all that a bribed client knows."""
+
+    client: KeyedClient
+    at: Agreement
+
+    def enter(self, at: Agreement) -> None:
+        """Note how many take part."""
+        super().enter(at)
+        self.at = at
+
+    def _means(self, chunk: int, come: Any) -> Any:
+        ring = self.numbers.ring
+        shared = self.client.secrets(self.at).of(chunk, come.total.shape[1], ())
+        members = ring.constant([len(self.at.members)])
+        come.total[:, 0, -2] = 0
+        come.total[:, 0, -1] = ring.multiply(members, np.ascontiguousarray(shared.theta[:, :1]))[:, 0]
+        return super()._means(chunk, come)
+
+
+def _tables() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(4)
+    return [{name: rng.normal(size=2) for name in own} for own in SETS]
+
+
+@claim("attack", KEYED, mutants=(mutants.WANTS_ANOTHER_UNION, mutants.STOPS_WITHOUT_MEAN))
+def hidden_slots(subject: Subject) -> int:
+    """Keyed: the server and a client that call a slot empty do not learn who owns it: owners go on like others."""
+    tables = _tables()
+    parties = subject.parties(tables, collusion=1)
+    server = Hiding(form_of(subject), parties.session.params, parties.session.hash)
+    server.link, parties.server.part = parties.server.link, server
+    parties.setup()
+    part = parties.clients[0].part
+    assert isinstance(part, KeyedClient)
+    server.client = part
+    for number in range(3):
+        try:
+            parties.round([{name: row + number for name, row in table.items()} for table in tables])
+        except FederationError as error:
+            raise Objection(f"a slot without a mean shows in what clients do next: {error}") from None
+        if not any(client.part.without_mean for client in parties.clients.values()):
+            raise AssertionError("no slot was hidden: nothing was checked")
+    return 3
+
+
+@claim("attack", KEYED, mutants=(mutants.WAITS_WITH_NEW_NAMES,))
+def who_waits(subject: Subject) -> int:
+    """Keyed: a server that withholds answers to lists of names does not learn whose names are new: all wait alike."""
+    for renamed in (0, 1):
+        parties = subject.parties(_tables(), collusion=1, max_union=9)
+        parties.setup()
+        everyone = range(len(SETS))
+        for n in range(renamed):
+            parties.clients[n].part.update([*SETS[n][1:], "new"])
+        parties.exchange.run(subject.form.names_phase, everyone, until="evaluate")
+        parties.server.give_up()
+        parties.server.begin(subject.form.union_phase, everyone)
+        refused = []
+        for n, inbox in parties.server.drain().items():
+            for message in inbox:
+                try:
+                    parties.clients[n].receive(message)
+                except ProtocolError:
+                    refused.append(n)
+        if sorted(refused) != list(everyone):
+            raise Objection(f"clients {sorted(refused)} wait for answers, and the others do not")
+    return 2

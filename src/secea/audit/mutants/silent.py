@@ -1,0 +1,50 @@
+"""The form "keyed" with clients that show what only an owner notices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.epochs import within
+from secea.audit.mutants.keyed import mutant
+from secea.errors import SERVER, FaultyPeer
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.names import Naming
+from secea.party.phases import Agreement
+
+
+class WantsAnotherUnion(KeyedClient):
+    """Takes a union for spent in which it got no mean."""
+
+    def _read(self, at: Agreement) -> Agreement:
+        missing = self.round is not None and not self.round.found.all()
+        after = super()._read(at)
+        if missing and self.union is not None:
+            self.union = replace(self.union, spent=True)
+        return after
+
+
+class StopsWithoutMean(KeyedClient):
+    """Refuses a round in which it got no mean for an entity of its own."""
+
+    def _read(self, at: Agreement) -> Agreement:
+        if self.round is not None and not self.round.found.all():
+            raise FaultyPeer(SERVER, "sends no mean for an entity of ours")
+        return super()._read(at)
+
+
+WANTS_ANOTHER_UNION = mutant(
+    "union-spent-without-mean",
+    "A client that got no mean asks for another union.",
+    Overheard(of_client=WantsAnotherUnion),
+)
+STOPS_WITHOUT_MEAN = mutant(
+    "stop-without-mean", "A client that got no mean refuses the round.", Overheard(of_client=StopsWithoutMean)
+)
+WAITS_WITH_NEW_NAMES = within(
+    "waits-with-new-names",
+    "Only clients with new names wait for the answers to their lists.",
+    Naming,
+    "pending",
+    property(lambda naming: naming.names.asked > naming.names.number and bool(naming.names.fresh)),
+)
