@@ -71,7 +71,7 @@ def audit(
     A claim is a sentence about what somebody cannot learn. It is checked with real parties: by computing the exact
     distribution of what one of them sees, by carrying out an attack, by statistics, or by recording what they do. A
     mutant is the product with one protection taken away: if the audit does not object to it, the audit is worth
-    nothing. So try one.
+    nothing. So try one. A table says what a server that deviates tried on real clients, and what came of it.
 
     The exit code is 0 if every claim holds, 1 if one does not (as on a mutant), and 2 for a name that does not exist. A
     mutant whose federation stops early, without an objection, does not count as found: the exit code is 0.

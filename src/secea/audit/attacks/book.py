@@ -16,7 +16,7 @@ import numpy as np
 from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.streams import add_streams
 from secea.forms.keyed.client import KeyedClient
-from secea.forms.keyed.masking import Batch, hash_of, key_of, public_of
+from secea.forms.keyed.masking import Batch, hash_of, key_of, public_of, same_share
 from secea.party.phases import Agreement
 from secea.steps import masks
 
@@ -53,7 +53,7 @@ class Book:
         self.asked = 0
         """How many openings there were."""
         self.given: dict[tuple[str, bytes], dict[int, int]] = {}
-        """(a or b, A_q) of somebody's key to the share of each who gave one."""
+        """(a or b, A_q) of somebody to the share of each who gave one."""
         self.held: dict[tuple[str, bytes], dict[int, int]] = {}
         """All shares that clients hold."""
         self.published: dict[bytes, tuple[int, bytes]] = {}
@@ -79,17 +79,17 @@ class Book:
 
     def learn(self, n: int, batch: Batch) -> None:
         """Tell the shares that client n holds apart by their bytes."""
-        if not batch.public or (n, batch.seed) in self._learnt:
+        if not batch.public or (n, batch.public[n]) in self._learnt:
             return
-        self._learnt.add((n, batch.seed))
+        self._learnt.add((n, batch.public[n]))
         for v, data in batch.shares.items():
             for i in range(len(batch.keys)):
-                key, hashed = public_of(batch.public[v], i)
-                self.published[key] = v, hashed
+                A, hashed = public_of(batch.public[v], i)
+                self.published[A] = v, hashed
                 for half, start in (("a", 64 * i), ("b", 64 * i + 32)):
                     share = data[start : start + 32]
-                    self._known[n, share] = half, key
-                    self.held.setdefault((half, key), {})[n] = int.from_bytes(share, "little")
+                    self._known[n, share] = half, A
+                    self.held.setdefault((half, A), {})[n] = int.from_bytes(share, "little")
 
     def upload(self, part: KeyedClient, at: Agreement, payload: bytes) -> None:
         """A client uploads."""
@@ -156,33 +156,33 @@ class Book:
     def both(self) -> list[tuple[int, int]]:
         """Who gave out both shares of whom, of a_q and b_q for one q."""
         return [
-            (n, self.published[key][0])
-            for (half, key), shares in self.given.items() if half == "a"
-            for n in shares.keys() & self.given.get(("b", key), {}).keys()
+            (n, self.published[A][0])
+            for (half, A), shares in self.given.items() if half == "a"
+            for n in shares.keys() & self.given.get(("b", A), {}).keys()
         ]  # fmt: skip
 
-    def _too_few_open(self, key: bytes, few: int) -> bool:
+    def _too_few_open(self, A: bytes, few: int) -> bool:
         """Whether so few of the shares of a mask key, or of the self seed beside it, give it away."""
         return any(
-            self._fits(half, key, dict(sorted(self.held[half, key].items())[:few]))
+            self._fits(half, A, dict(sorted(self.held[half, A].items())[:few]))
             for half in "ab"
-            if (half, key) in self.held
+            if (half, A) in self.held
         )
 
-    def _open(self, half: str, key: bytes, friends: Sequence[int]) -> bool:
+    def _open(self, half: str, A: bytes, friends: Sequence[int]) -> bool:
         """Whether the server has a secret, from shares that it got and those that its friends hold."""
-        held = self.held.get((half, key), {})
-        return self._fits(half, key, self.given.get((half, key), {}) | {n: held[n] for n in friends if n in held})
+        held = self.held.get((half, A), {})
+        return self._fits(half, A, self.given.get((half, A), {}) | {n: held[n] for n in friends if n in held})
 
-    def _fits(self, half: str, key: bytes, shares: Mapping[int, int]) -> bool:
+    def _fits(self, half: str, A: bytes, shares: Mapping[int, int]) -> bool:
         """Whether these shares give the secret that was published."""
-        place = half, key, tuple(sorted(shares))
+        place = half, A, tuple(sorted(shares))
         if shares and place not in self._fit:
             secret = masks.recovered(shares, masks.weights_at_zero(sorted(shares)))
             if half == "b":
-                self._fit[place] = hash_of(secret) == self.published[key][1]
+                self._fit[place] = same_share(hash_of(secret), self.published[A][1])
             else:
-                self._fit[place] = secret > 0 and key_of(secret).public_key().public_bytes_raw() == key
+                self._fit[place] = secret > 0 and same_share(key_of(secret).public_key().public_bytes_raw(), A)
         return bool(shares) and self._fit[place]
 
     def _bare(self, upload: Upload, friends: Sequence[int]) -> Residues:

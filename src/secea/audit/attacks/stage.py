@@ -106,7 +106,7 @@ class Stage:
     def __init__(self, subject: Subject, owners: Owners, clients: int, seed: int = 1, **params: Any) -> None:
         form, entities = subject.form, len(owners)
         if isinstance(form, Keyed):
-            form = replace(form, batch=2, max_updates=99)
+            form = replace(form, batch=2, max_updates=99)  # mask keys cost the most; names change often
         self.owners, self.number = {name: tuple(own) for name, own in owners.items()}, 0
         self.tables = tables_of(self.owners, clients)
         self.parties = replace(subject, form=form).parties(
