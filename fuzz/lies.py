@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from places import NUMBERS, Place
@@ -12,7 +13,7 @@ from secea.errors import SERVER
 from secea.forms.keyed.masking import _SMALL_ORDER
 from secea.party.client import Client
 from secea.party.phases import Common
-from secea.wire.messages import ALL
+from secea.wire.messages import ALL, HEADER_BYTES
 
 BLOCKS: Final[dict[str, bytes]] = {
     "the identity": bytes(32),
@@ -119,12 +120,21 @@ def announcements(place: Place, client: Client, said: bytes) -> Iterator[tuple[s
 
 
 def lies(place: Place) -> Iterator[tuple[str, bytes]]:
-    """All lies at a place, each with a name: a message that its true sender sealed or signed."""
+    """All lies at a place, each with a name. Its true sender sealed or signed most of them; some anyone can tell."""
     said = place.payload()
     for name, payload in payloads(said):
         yield name, place.resealed(place.hop.header, payload)
     for name, change in headers(place):
         yield name, place.resealed(place.header(**change), said)
+    body, receiver = place.hop.message[HEADER_BYTES:], place.hop.receiver
+    for name, header in (
+        ("a sender that there is not", place.header(sender=77)),
+        ("its receiver's own", place.header(sender=receiver)),
+        ("a chunk after the last", place.header(chunk=place.hop.header.chunks)),
+    ):
+        yield name, header.pack() + body
+    for i, hop in enumerate(islice(place.rest, 4)):
+        yield f"what comes {i + 1} later", hop.message
     if place.hop.header.kind.name == Common.BEGIN and isinstance(place.party, Client):
         yield from announcements(place, place.party, said)
     if place.hop.header.kind.name == Common.KEY:

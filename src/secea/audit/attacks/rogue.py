@@ -94,7 +94,7 @@ class Sites:
         self.sets = [[f"e{i}" for i in range(ENTITIES) if (i + n) % 3] for n in range(clients)]
         identities = {n: Identity.generate() for n in (*range(clients), SERVER)}
         roster = Roster(tuple(identities[n].public for n in range(clients)), identities[SERVER].public)
-        bounds = Params(clients, dim=DIM, max_entities=ENTITIES, max_union=ENTITIES, **params, **small)
+        bounds = Params(clients, dim=DIM, max_entities=ENTITIES, max_union=4 * ENTITIES, **params, **small)
         self.session, self.identities = subject.session(bounds, roster, form), identities
         self._type = subject.client
         self.hosts = {n: self._host(n) for n in range(clients)}
@@ -440,12 +440,12 @@ class Result:
         if not self.rounds:
             return "the set-up, while it does so"
         if self.wrong > WITHIN:
-            return "wrong means"
+            return "wrong means, unnoticed"
         if lost == len(self.rounds):
             return "every round, while it does so"
         parts = [f"{lost} round{'s' * (lost > 1)}"] if lost else []
         parts += [f"{self.unions} union{'s' * (self.unions > 1)}"] if self.unions else []
-        return " and ".join(parts) or "nothing"
+        return (" and ".join(parts) or "nothing") + (", then they go on without it" if self.left_out else "")
 
     @property
     def named(self) -> str:
