@@ -24,6 +24,11 @@ class Covered:
     lines: Mapping[str, Sequence[int]]
     """The lines that it executes in each file, if any."""
 
+    @property
+    def breadth(self) -> int:
+        """How many lines in all."""
+        return sum(map(len, self.lines.values()))
+
 
 @dataclass
 class Cover:
@@ -60,8 +65,8 @@ class Cover:
             self.hashes = {file: hash_of(root / file) for file in files}
         self.tests = {file: known for file, known in self.tests.items() if file in tests and self.knows(file, root)}
 
-    def covering(self, mutant: Mutant, root: Path) -> dict[str, float]:
-        """The tests that execute a mutated statement, with their times.
+    def covering(self, mutant: Mutant, root: Path) -> dict[str, Covered]:
+        """The tests that execute a mutated statement.
 
         Of a constant, or in a file that changed since: those that execute any line of the file.
         """
@@ -72,7 +77,7 @@ class Cover:
             for name, each in tests.items():
                 lines = each.lines.get(mutant.file, ())
                 if lines and (wanted is None or not wanted.isdisjoint(lines)):
-                    found[name] = each.seconds
+                    found[name] = each
         return found
 
 

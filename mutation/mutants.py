@@ -219,7 +219,7 @@ class _Search:
         self, statement: Statement, place: Place, node: ast.AST | None, decided: bool = False
     ) -> Iterator[_Change]:
         """Changes of an expression and of everything in it."""
-        if node is None or _is_error(node):
+        if node is None or _is_error(node) or _is_whatever_fits(place.parent, node):
             return
         # Where a condition or a part of it is true in one mutant and false in another, its opposite adds nothing.
         decided = decided or (place.name == "test" and isinstance(place.parent, ast.If | ast.IfExp))
@@ -263,6 +263,12 @@ def _is_prose(node: ast.AST) -> bool:
 
 def _is_format(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant)
+
+
+def _is_whatever_fits(parent: ast.AST, node: ast.AST) -> bool:
+    """The -1 of `reshape(-1, 32)`: any negative number would do."""
+    called = isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith("reshape")
+    return called and isinstance(node, ast.UnaryOp)
 
 
 def _is_error(node: ast.AST) -> bool:

@@ -6,7 +6,7 @@ import ast
 import functools
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -72,13 +72,17 @@ def _assigns(node: ast.stmt, name: str) -> bool:
 
 
 def _assign(name: str, statement: ast.stmt, file: Path) -> None:
-    """The constant's new value, in its module and in those that imported it."""
+    """The constant's new value, in its module, in those that imported it, and in classes that hold it."""
     home = next(each for each in _modules() if getattr(each, "__file__", None) == str(file))
     scope, old = dict(vars(home)), vars(home)[name]
     exec(compile(ast.Module([statement], []), str(file), "exec"), scope)  # noqa: S102 - our own source, mutated
     for each in _modules():
         if vars(each).get(name) is old:
             setattr(each, name, scope[name])
+    for owner in (each for each in vars(home).values() if isinstance(each, type)):
+        held = [key for key, value in vars(owner).items() if value is old]
+        for key in held if isinstance(old, tuple | Mapping) else ():
+            setattr(owner, key, scope[name])
 
 
 def _modules() -> list[ModuleType]:

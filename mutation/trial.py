@@ -203,7 +203,10 @@ def _measured(tests: Tests, name: str, files: Mapping[str, str]) -> object:
 
 @dataclass
 class Court:
-    """Tries mutants. Tests that killed others in the same function are heard first, then the quickest."""
+    """Tries mutants. Tests that killed others of the same function or file are heard first.
+
+    Then come those that are quick and about little else: by their time and by how many lines they execute in all.
+    """
 
     tests: Tests
     running: Running
@@ -219,19 +222,21 @@ class Court:
 
     def chosen(self, mutant: Mutant) -> list[tuple[str, float]]:
         """The tests for a mutant, in order, and their times."""
-        covering = {n: s for n, s in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
+        covering = {n: c for n, c in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
         here = f"{mutant.file}:{mutant.function}"
 
-        def rank(name: str) -> tuple[int, int, bool, float]:
+        def rank(name: str) -> tuple[int, int, float]:
             kills = self._kills.get((here, name), 0), self._kills.get((mutant.file, name), 0)
-            return -kills[0], -min(kills[1], 3), name.partition("::")[0] not in self.first, covering[name]
+            favour = 0.1 if name.partition("::")[0] in self.first else 1.0
+            return -kills[0], -min(kills[1], 3), favour * covering[name].seconds * covering[name].breadth
 
         spent = 0.0
         chosen: list[tuple[str, float]] = []
         for name in sorted(covering, key=rank):
-            if not chosen or spent + covering[name] <= self.budget:
-                chosen.append((name, covering[name]))
-                spent += covering[name]
+            seconds = covering[name].seconds
+            if not chosen or spent + seconds <= self.budget:
+                chosen.append((name, seconds))
+                spent += seconds
         return chosen
 
     def tried(self, module: Module, mutant: Mutant) -> Callable[[], object]:
