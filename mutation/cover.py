@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mutation.mutants import Mutant
+from mutation.mutants import Mutant, places
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Cover:
     """By the test's file and node id. A test that fails or takes too long is not in it."""
     hashes: dict[str, str] = field(default_factory=dict)
     """Of every file, mutated or with tests, as it was."""
+    places: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    """Where the functions of the mutated files were."""
 
     @classmethod
     def read(cls, path: Path) -> Cover:
@@ -48,7 +50,7 @@ class Cover:
         tests = {
             file: {name: Covered(**each) for name, each in tests.items()} for file, tests in plain["tests"].items()
         }
-        return cls(tests, plain["hashes"])
+        return cls(tests, plain["hashes"], plain["places"])
 
     def write(self, path: Path) -> None:
         """Keep it."""
@@ -63,20 +65,21 @@ class Cover:
         """Drop what is known of tests that changed; if only one of the mutated files is unknown, everything."""
         if any(file not in self.hashes for file in files):
             self.hashes = {file: hash_of(root / file) for file in files}
+            self.places = {file: places((root / file).read_text(encoding="utf-8")) for file in files}
         self.tests = {file: known for file, known in self.tests.items() if file in tests and self.knows(file, root)}
 
     def covering(self, mutant: Mutant, root: Path) -> dict[str, Covered]:
-        """The tests that execute a mutated statement.
+        """The tests that execute a mutated statement; in a file that changed since, those that enter its function.
 
-        Of a constant, or in a file that changed since: those that execute any line of the file.
+        Of a constant or a new function: those that execute any line of the file.
         """
-        exact = self.knows(mutant.file, root) and not mutant.constant
-        wanted = set(range(mutant.lines[0], mutant.lines[1] + 1)) if exact else None
+        lines = mutant.lines if self.knows(mutant.file, root) else self.places[mutant.file].get(mutant.function)
+        wanted = set(range(lines[0], lines[1] + 1)) if lines and not mutant.constant else None
         found = {}
         for tests in self.tests.values():
             for name, each in tests.items():
-                lines = each.lines.get(mutant.file, ())
-                if lines and (wanted is None or not wanted.isdisjoint(lines)):
+                executed = each.lines.get(mutant.file, ())
+                if executed and (wanted is None or not wanted.isdisjoint(executed)):
                     found[name] = each
         return found
 

@@ -477,6 +477,11 @@ def _(node: ast.Call) -> Found:
             yield "call", inner
 
 
+def places(text: str) -> dict[str, tuple[int, int]]:
+    """The first and the last line of each function and constant."""
+    return {name: (node.lineno, node.end_lineno or node.lineno) for name, node in _tops(ast.parse(text))}
+
+
 def variadic(texts: Iterable[str]) -> frozenset[str]:
     """The names of functions in these sources that take any number of arguments."""
     functions = (node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, Function))
