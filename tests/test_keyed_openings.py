@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -28,7 +29,7 @@ from secea.party import client as client_module
 from secea.party.phases import REST, STOPPED, Agreement, Begin, Common
 from secea.steps import masks, means
 from secea.testing import Parties
-from secea.wire.keys import KEY_BYTES
+from secea.wire.keys import KEY_BYTES, Identity
 from secea.wire.link import broadcast_name
 from secea.wire.messages import Buffer, Header
 from secea.wire.randomness import KeyStream
@@ -694,6 +695,27 @@ def test_right_votes_open() -> None:
     stage = lied_votes(lambda _, votes: votes)
     assert not stage.errors
     assert all(stage.sent(n, Kind.OPENING) for n in range(4))
+
+
+def test_whatever_is_signed_says_what_it_is_and_only_votes_say_that_they_are_votes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signed: list[bytes] = []
+    sign = Identity.sign
+
+    def recorded(self: Identity, data: bytes) -> bytes:
+        signed.append(data)
+        return sign(self, data)
+
+    monkeypatch.setattr(Identity, "sign", recorded)
+    stage = Stage.of(5, 1, 1)
+    stage.upload()
+    assert len(stage.votes((0, 1, 2, 3))) == 4
+    vote = _said(stage, 0)
+    what = {data: re.match(rb"secea [a-z ]+ 1\n", data) for data in signed}
+    assert vote in what
+    assert all(what.values())
+    assert [data for data, label in what.items() if label and b"vote" in label[0]] == [vote]
 
 
 def old_votes(stage: Stage, U: Sequence[int]) -> None:
