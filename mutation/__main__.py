@@ -21,25 +21,40 @@ from mutation.record import ALIVE, Record, scores, survivors
 ROOT: Final = Path(__file__).parent.parent
 NOT_RUN: Final = ("test_mutation.py", "test_docs.py")
 """These start processes, and no mutant is in there."""
+HOME: Final = {
+    "steps/masks.py": "masks keyed_openings",
+    "steps/means.py": "means",
+    "steps/oprf.py": "oprf",
+    "steps/union.py": "union",
+    "wire/keys.py": "keys link",
+    "wire/randomness.py": "randomness",
+    "forms/keyed/client.py": "keyed_federation keyed_lies keyed_openings keyed_ready keyed_losses",
+    "forms/keyed/form.py": "keyed_federation params plan keyed_losses keyed_openings",
+    "forms/keyed/handover.py": "keyed_regroup",
+    "forms/keyed/masking.py": "keyed_openings keyed_losses",
+    "forms/keyed/names.py": "keyed_dealers keyed_regroup keyed_lives",
+    "forms/keyed/numbers.py": "keyed_numbers",
+    "forms/keyed/opening.py": "keyed_openings keyed_losses",
+    "forms/keyed/planning.py": "plan",
+    "forms/keyed/server.py": "keyed_federation keyed_losses keyed_ready",
+    "forms/keyed/shared.py": "keyed_streams_once keyed_vectors keyed_views",
+    "forms/keyed/tables.py": "keyed_numbers keyed_federation",
+    "forms/paillier/buckets.py": "buckets",
+    "forms/paillier/client.py": "paillier_federation refused",
+    "forms/paillier/correction.py": "correction",
+    "forms/paillier/form.py": "paillier_federation params plan",
+    "forms/paillier/planning.py": "plan",
+    "forms/paillier/retrieval.py": "retrievals",
+    "forms/paillier/server.py": "paillier_federation refused",
+    "forms/paillier/sharing.py": "sharing",
+}
+"""The tests that are about a file."""
 SECEA: Final = Project(
     root=ROOT,
     source="src/secea",
     targets=("steps", "wire/keys.py", "wire/randomness.py", "forms/keyed", "forms/paillier", "forms"),
     tests=[f"tests/{path.name}" for path in sorted((ROOT / "tests").glob("test_*.py")) if path.name not in NOT_RUN],
-    first=[
-        f"tests/test_{name}.py"
-        for name in (
-            "keyed_vectors",
-            "vectors",
-            "masks",
-            "means",
-            "oprf",
-            "union",
-            "keys",
-            "randomness",
-            "keyed_oracle",
-        )
-    ],
+    home={f"src/secea/{file}": [f"tests/test_{name}.py" for name in tests.split()] for file, tests in HOME.items()},
     listed="mutation/harmless.toml",
     cover=".mutation/cover.json",
 )

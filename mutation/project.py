@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -27,8 +27,8 @@ class Project:
     targets: Sequence[str]
     """Files and folders below the source, the most important first."""
     tests: Sequence[str]
-    first: Sequence[str]
-    """Files of tests that tell much in a short time."""
+    home: Mapping[str, Sequence[str]]
+    """The files of tests that are about a mutated file."""
     listed: str
     """The list of harmless mutants."""
     cover: str
@@ -76,7 +76,7 @@ class Project:
                     cover.write(self.root / self.cover)
                     kept = time.monotonic()
             cover.write(self.root / self.cover)
-            court = Court(tests, Running.now(list(files.values())), cover, self.root, self.first, budget)
+            court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget)
             for number, (mutant, outcome) in enumerate(court.judged(modules, mutants, jobs), 1):
                 record.outcomes[mutant.key] = outcome
                 step("mutants", number, len(mutants))

@@ -205,15 +205,15 @@ def _measured(tests: Tests, name: str, files: Mapping[str, str]) -> object:
 class Court:
     """Tries mutants. Tests that killed others of the same function or file are heard first.
 
-    Then come those that are quick and about little else: by their time and by how many lines they execute in all.
+    Then come those of the file's home, and those that are quick and execute little else.
     """
 
     tests: Tests
     running: Running
     cover: Cover
     root: Path
-    first: Sequence[str]
-    """Files of tests that tell much in a short time."""
+    home: Mapping[str, Sequence[str]]
+    """The files of tests that are about a mutated file."""
     budget: float
     """Seconds of tests, as measured, for one mutant."""
 
@@ -223,11 +223,11 @@ class Court:
     def chosen(self, mutant: Mutant) -> list[tuple[str, float]]:
         """The tests for a mutant, in order, and their times."""
         covering = {n: c for n, c in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
-        here = f"{mutant.file}:{mutant.function}"
+        here, home = f"{mutant.file}:{mutant.function}", self.home.get(mutant.file, ())
 
         def rank(name: str) -> tuple[int, int, float]:
             kills = self._kills.get((here, name), 0), self._kills.get((mutant.file, name), 0)
-            favour = 0.1 if name.partition("::")[0] in self.first else 1.0
+            favour = 0.02 if name.partition("::")[0] in home else 1.0
             return -kills[0], -min(kills[1], 3), favour * covering[name].seconds * covering[name].breadth
 
         spent = 0.0

@@ -83,7 +83,7 @@ from mutation.record import Record
 
 mutation.trial.GRACE = 1.0
 root = Path.cwd()
-project = Project(root, "source", ["small.py"], ["test_small.py"], [], "harmless.toml", "kept/cover.json")
+project = Project(root, "source", ["small.py"], ["test_small.py"], {}, "harmless.toml", "kept/cover.json")
 modules, record = project.modules(), Record({})
 project.judge(modules, modules["source/small.py"].mutants, record)
 record.write(root / "out.json", modules["source/small.py"].mutants)
