@@ -752,6 +752,45 @@ def test_without_its_context_a_vote_is_good_for_later_rounds(monkeypatch: pytest
     assert all(stage.sent(n, Kind.OPENING) for n in range(4))
 
 
+# ------------------------------------------------------------------------------------ which rounds mask keys are for
+
+
+def test_a_clients_mask_keys_are_for_the_rounds_of_their_batch_and_for_its_members() -> None:
+    stage = Stage.of(5, 1, 1, batch=3)
+    masking, at = stage.part(0).masking, replace(stage.at(0), phase="upload", round=1)
+    batch, _ = stage.batch(0)
+    later = replace(batch, first=5)
+    assert [q for q in range(12) if q in later] == [5, 6, 7]
+    assert not any(q in replace(later, public={}) for q in range(12))  # until everybody's have come
+    masking.check_begin(at, 0)
+    for other in (replace(at, participants=(0, 1, 2, 3)), replace(at, round=4), replace(at, round=0)):
+        with pytest.raises(ValueError, match="no mask keys"):
+            masking.check_begin(other, 0)
+
+
+def test_the_server_has_mask_keys_for_the_rounds_of_the_last_batch_and_its_members() -> None:
+    stage = Stage.of(5, 1, 1, batch=3)
+    session, at = stage.parties.session, replace(stage.at(0), round=4, members=(0, 1, 2, 4))
+    assert isinstance(session.form, Keyed)
+    opening = opening_module.Opening(session.form, session.params, session.hash)
+    assert not any(opening.covers(q, at.members) for q in range(12))
+    opening.got_batch(at, {(Kind.BATCH, v): b"" for v in at.members})
+    assert [q for q in range(12) if opening.covers(q, at.members)] == [5, 6, 7]
+    assert not any(opening.covers(q, others) for q in range(12) for others in ((0, 1, 2), stage.everyone))
+    opening.forget()
+    assert not any(opening.covers(q, at.members) for q in range(12))
+
+
+def test_a_share_is_held_against_what_was_published() -> None:
+    assert masking_module.same_share(b"a share", b"a share")
+    assert not masking_module.same_share(b"a share", b"b share")
+    for scalar in (1 << 10, 1 << 100):
+        public, hashed = key_of(scalar).public_key().public_bytes_raw(), masking_module.hash_of(scalar)
+        for other in (0, 1 << 10, 1 << 100):
+            assert opening_module._has_key(public, other) == (other == scalar)
+            assert opening_module._has_hash(hashed, other) == (other == scalar)
+
+
 # ------------------------------------------------------------------------------------------------------ announcements
 
 
