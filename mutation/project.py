@@ -80,6 +80,10 @@ class Project:
             for number, (mutant, outcome) in enumerate(court.judged(modules, mutants, jobs), 1):
                 record.outcomes[mutant.key] = outcome
                 step("mutants", number, len(mutants))
+            wrong = court.unreliable({record.outcomes[each.key].by for each in mutants}, jobs)
+            for mutant in mutants:
+                if record.outcomes[mutant.key].by in wrong:
+                    del record.outcomes[mutant.key]  # it has no outcome, and is tried again next time
 
         if mutants:
             warm(self.root, self.tests, work)

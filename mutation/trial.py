@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,6 +201,10 @@ def _measured(tests: Tests, name: str, files: Mapping[str, str]) -> object:
 # ------------------------------------------------------------------------------------------------------------ mutants
 
 
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
 @dataclass
 class Court:
     """Tries mutants. Tests that killed others of the same function or file are heard first.
@@ -244,7 +248,7 @@ class Court:
         chosen = self.chosen(mutant)
 
         def work() -> object:
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            _limit_memory()
             try:
                 self.running.put(module, mutant, self.root / mutant.file)
             except (NotApplicable, SyntaxError, ValueError):
@@ -257,6 +261,19 @@ class Court:
             return ["survived" if chosen else "not covered", "", len(chosen)]
 
         return work
+
+    def unreliable(self, names: Collection[str], jobs: int) -> set[str]:
+        """Those of some tests that fail though nothing is mutated: what they killed was killed by chance."""
+
+        def works() -> Iterator[tuple[str, Callable[[], object]]]:
+            for name in sorted(names & self.tests.items.keys()):
+                yield name, lambda name=name: self._passes(name)  # type: ignore[misc]
+
+        return {name for name, passed, _ in answers(works(), jobs) if not passed}
+
+    def _passes(self, name: str) -> bool:
+        _limit_memory()
+        return self.tests.run(name, SLOWEST)
 
     def judged(
         self, modules: Mapping[str, Module], mutants: Sequence[Mutant], jobs: int
