@@ -23,6 +23,8 @@ class Covered:
     seconds: float
     lines: Mapping[str, Sequence[int]]
     """The lines that it executes in each file, if any."""
+    source: str = ""
+    """The hash of the test's own function."""
 
     @property
     def breadth(self) -> int:
@@ -62,11 +64,11 @@ class Cover:
         return self.hashes.get(file) == hash_of(root / file)
 
     def forget(self, tests: Collection[str], files: Collection[str], root: Path) -> None:
-        """Drop what is known of tests that changed; if only one of the mutated files is unknown, everything."""
+        """Drop what is known of files of tests that are gone; if a mutated file is new, everything."""
+        self.tests = {file: known for file, known in self.tests.items() if file in tests}
         if any(file not in self.hashes for file in files):
-            self.hashes = {file: hash_of(root / file) for file in files}
+            self.tests, self.hashes = {}, {file: hash_of(root / file) for file in files}
             self.places = {file: places((root / file).read_text(encoding="utf-8")) for file in files}
-        self.tests = {file: known for file, known in self.tests.items() if file in tests and self.knows(file, root)}
 
     def covering(self, mutant: Mutant, root: Path) -> dict[str, Covered]:
         """The tests that execute a mutated statement; in a file that changed since, those that enter its function.

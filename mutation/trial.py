@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import os
 import resource
@@ -10,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +49,11 @@ class Tests:
     def __init__(self, session: pytest.Session) -> None:
         self.items: Final[Mapping[str, pytest.Item]] = {item.nodeid: item for item in session.items}
         self.failed: list[str] = []
+
+    def source(self, name: str) -> str:
+        """The hash of a test's own function."""
+        text = inspect.getsource(getattr(self.items[name], "function"))  # noqa: B009 - an item need not have one
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def run(self, name: str, limit: float) -> bool:
         """Whether a test passes. This process ends if that takes longer than the limit."""
@@ -168,28 +176,28 @@ def warm(root: Path, paths: Sequence[str], work: Callable[[Tests], None]) -> Non
 
 
 def measure(tests: Tests, files: Mapping[str, Path], cover: Cover, root: Path, jobs: int) -> Iterator[str]:
-    """What each test of a file that is new or changed executes; the names of tests as they are done."""
+    """What each test executes that is new or changed; the names of tests as they are done."""
     running = {str(path): name for name, path in files.items()}
     by_file: dict[str, list[str]] = {}
     for name in tests.items:
         by_file.setdefault(name.partition("::")[0], []).append(name)
     cover.forget(by_file, files, root)
-    missing = {file: len(names) for file, names in by_file.items() if file not in cover.tests}
-
-    def works() -> Iterator[tuple[str, Callable[[], object]]]:
-        for file in missing:
-            cover.tests[file] = {}
-            for name in by_file[file]:
-                yield name, lambda name=name: _measured(tests, name, running)  # type: ignore[misc]
-
-    for name, answer, _ in answers(works(), jobs):
+    due = {file: names for file, names in by_file.items() if not cover.knows(file, root)}
+    for file, names in due.items():
+        known = cover.tests.get(file, {})
+        cover.tests[file] = {n: known[n] for n in names if n in known and known[n].source == tests.source(n)}
+    missing = {file: [n for n in names if n not in cover.tests[file]] for file, names in due.items()}
+    works = ((n, partial(_measured, tests, n, running)) for names in missing.values() for n in names)
+    left = {file: len(names) for file, names in missing.items()}
+    for name, answer, _ in answers(works, jobs):
         file = name.partition("::")[0]
         if answer:
-            cover.tests[file][name] = Covered(**answer)
-        missing[file] -= 1
-        if not missing[file]:
+            cover.tests[file][name] = Covered(**answer, source=tests.source(name))
+        left[file] -= 1
+        if not left[file]:
             cover.hashes[file] = hash_of(root / file)
         yield name
+    cover.hashes |= {file: hash_of(root / file) for file in due}
 
 
 def _measured(tests: Tests, name: str, files: Mapping[str, str]) -> object:
@@ -264,12 +272,8 @@ class Court:
 
     def unreliable(self, names: Collection[str], jobs: int) -> set[str]:
         """Those of some tests that fail though nothing is mutated: what they killed was killed by chance."""
-
-        def works() -> Iterator[tuple[str, Callable[[], object]]]:
-            for name in sorted(names & self.tests.items.keys()):
-                yield name, lambda name=name: self._passes(name)  # type: ignore[misc]
-
-        return {name for name, passed, _ in answers(works(), jobs) if not passed}
+        works = ((name, partial(self._passes, name)) for name in sorted(self.tests.items.keys() & set(names)))
+        return {name for name, passed, _ in answers(works, jobs) if not passed}
 
     def _passes(self, name: str) -> bool:
         _limit_memory()
