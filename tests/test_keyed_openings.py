@@ -1058,6 +1058,17 @@ def test_wrong_openings_change_nothing_while_t_right_ones_are_there(
     check_means(stage, run_round(stage), stage.everyone)
 
 
+def test_of_the_first_sets_of_shares_one_is_without_any_given_client_and_all_sets_follow() -> None:
+    for count in range(2, 9):
+        clients = [3 * n + 1 for n in range(count)]
+        for size in range(1, count + 1):
+            every = list(opening_module._sets(clients, size))
+            assert all(len(set(some)) == size for some in every)
+            assert {frozenset(some) for some in every} == set(map(frozenset, combinations(clients, size)))
+            first = every[:count]
+            assert size == count or all(any(n not in some for some in first) for n in clients)
+
+
 @pytest.mark.parametrize("wrong", [0, 9])
 def test_one_wrong_opening_is_found_among_many_clients(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """More sets of shares have the wrong one in them than are ever tried."""

@@ -84,7 +84,7 @@ def _has_hash(hashed: bytes, scalar: int) -> bool:
 
 
 def _has_key(key: bytes, scalar: int) -> bool:
-    return scalar > 0 and same_share(key_of(scalar).public_key().public_bytes_raw(), key)
+    return same_share(key_of(scalar).public_key().public_bytes_raw(), key)
 
 
 def unmasked(form: Keyed, params: Params, total: Residues, over: Sequence[tuple[bytes, int]], chunk: int) -> Residues:
