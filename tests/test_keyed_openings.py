@@ -794,6 +794,18 @@ def test_a_share_is_held_against_what_was_published() -> None:
 # ------------------------------------------------------------------------------------------------------ announcements
 
 
+def test_mask_keys_are_made_with_all_participants_of_a_union_and_not_during_a_round() -> None:
+    stage = Stage.of(4, 1, 1)
+    batch, _ = stage.batch(0)
+    assert not stage.say("batch", (0, 1, 2), 0)
+    stage.upload()
+    assert not stage.say("batch", stage.everyone, 0)
+    assert [str(error) for _, error in stage.errors if "mask keys that are not due" not in str(error)] == []
+    assert stage.part(0).masking.batch is batch
+    other = Stage.of(4, 1, 1)
+    assert other.say("batch", other.everyone, 0)
+
+
 def test_no_sum_is_opened_of_others_than_the_participants(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage.of(5, 1, 1)
     stage.parties.union(range(4))
