@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -28,25 +29,25 @@ HOME: Final = {
     "steps/union.py": "union",
     "wire/keys.py": "keys link",
     "wire/randomness.py": "randomness",
-    "forms/keyed/client.py": "keyed_federation keyed_lies keyed_openings keyed_ready keyed_losses",
-    "forms/keyed/form.py": "keyed_federation params plan keyed_losses keyed_openings",
-    "forms/keyed/handover.py": "keyed_regroup",
-    "forms/keyed/masking.py": "keyed_openings keyed_losses",
-    "forms/keyed/names.py": "keyed_dealers keyed_regroup keyed_lives",
-    "forms/keyed/numbers.py": "keyed_numbers",
-    "forms/keyed/opening.py": "keyed_openings keyed_losses",
+    "forms/keyed/client.py": "keyed_vectors keyed_federation keyed_lies keyed_openings keyed_ready keyed_losses",
+    "forms/keyed/form.py": "keyed_vectors keyed_federation params plan keyed_losses keyed_openings",
+    "forms/keyed/handover.py": "keyed_vectors keyed_regroup",
+    "forms/keyed/masking.py": "keyed_vectors keyed_openings keyed_losses",
+    "forms/keyed/names.py": "keyed_vectors keyed_dealers keyed_regroup keyed_lives",
+    "forms/keyed/numbers.py": "keyed_vectors keyed_numbers",
+    "forms/keyed/opening.py": "keyed_vectors keyed_openings keyed_losses",
     "forms/keyed/planning.py": "plan",
-    "forms/keyed/server.py": "keyed_federation keyed_losses keyed_ready",
+    "forms/keyed/server.py": "keyed_vectors keyed_federation keyed_losses keyed_ready",
     "forms/keyed/shared.py": "keyed_streams_once keyed_vectors keyed_views",
-    "forms/keyed/tables.py": "keyed_numbers keyed_federation",
-    "forms/paillier/buckets.py": "buckets",
-    "forms/paillier/client.py": "paillier_federation refused",
-    "forms/paillier/correction.py": "correction",
-    "forms/paillier/form.py": "paillier_federation params plan",
+    "forms/keyed/tables.py": "keyed_vectors keyed_numbers keyed_federation",
+    "forms/paillier/buckets.py": "vectors buckets",
+    "forms/paillier/client.py": "vectors paillier_federation refused",
+    "forms/paillier/correction.py": "vectors correction",
+    "forms/paillier/form.py": "vectors paillier_federation params plan",
     "forms/paillier/planning.py": "plan",
-    "forms/paillier/retrieval.py": "retrievals",
-    "forms/paillier/server.py": "paillier_federation refused",
-    "forms/paillier/sharing.py": "sharing",
+    "forms/paillier/retrieval.py": "vectors retrievals",
+    "forms/paillier/server.py": "vectors paillier_federation refused",
+    "forms/paillier/sharing.py": "vectors sharing",
 }
 """The tests that are about a file."""
 SECEA: Final = Project(
@@ -83,6 +84,7 @@ def main(
       python -m mutation --sample 200 1 --json .mutation/sample.json
       python -m mutation --resume .mutation/all.json --again --budget 300
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that nothing goes on without us
     found = SECEA.modules(only)
     mutants = [mutant for each in found.values() for mutant in each.mutants]
     if not mutants:

@@ -77,6 +77,8 @@ class Project:
                     kept = time.monotonic()
             cover.write(self.root / self.cover)
             court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget)
+            for (file, function, *_), known in record.outcomes.items():
+                court.learn(file, function, known)
             for number, (mutant, outcome) in enumerate(court.judged(modules, mutants, jobs), 1):
                 record.outcomes[mutant.key] = outcome
                 step("mutants", number, len(mutants))

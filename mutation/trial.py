@@ -99,34 +99,34 @@ def answers(works: Iterator[tuple[Any, Callable[[], object]]], jobs: int) -> Ite
                     pid, pipe = forked(next_one[1])
                     running[pid] = next_one[0], pipe
             if running:
-                pid, status = os.wait()
+                pid, status = _ended()
                 what, pipe = running.pop(pid)
                 with os.fdopen(pipe, "rb") as reader:
                     data = _read_available(reader.fileno())
-                _end_group(pid)
                 yield what, json.loads(data) if data else None, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     finally:
         for pid in running:
-            _end_group(pid)
-            os.waitpid(pid, 0)
+            os.kill(pid, signal.SIGKILL)
+            _ended()
 
 
 def _read_available(pipe: int) -> bytes:
     """What the child wrote, even if somebody that it started still holds the pipe."""
     os.set_blocking(pipe, False)
     data = b""
-    try:
+    with suppress(BlockingIOError):
         while more := os.read(pipe, 1 << 16):
             data += more
-    except BlockingIOError:
-        pass
     return data
 
 
-def _end_group(pid: int) -> None:
-    """Whatever a child started and left behind."""
+def _ended() -> tuple[int, int]:
+    """The next child that ends, and its status. What it left behind ends too, while its number is still its own."""
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(ended.si_pid, signal.SIGKILL)
+    return os.waitpid(ended.si_pid, 0)
 
 
 class Warm:
@@ -232,6 +232,12 @@ class Court:
     def __post_init__(self) -> None:
         self._kills: dict[tuple[str, str], int] = {}
 
+    def learn(self, file: str, function: str, outcome: Outcome) -> None:
+        """Remember which test killed a mutant there."""
+        if outcome.by in self.tests.items:
+            for where in (f"{file}:{function}", file):
+                self._kills[where, outcome.by] = self._kills.get((where, outcome.by), 0) + 1
+
     def chosen(self, mutant: Mutant) -> list[tuple[str, float]]:
         """The tests for a mutant, in order, and their times."""
         covering = {n: c for n, c in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
@@ -299,7 +305,5 @@ class Court:
                     outcome = Outcome("timed out", "", seconds)
                 case _:
                     outcome = Outcome("killed", "the process died", seconds)
-            if outcome.verdict == "killed" and outcome.by in self.tests.items:
-                for where in (f"{mutant.file}:{mutant.function}", mutant.file):
-                    self._kills[where, outcome.by] = self._kills.get((where, outcome.by), 0) + 1
+            self.learn(mutant.file, mutant.function, outcome)
             yield mutant, outcome
