@@ -225,7 +225,7 @@ class Court:
     cover: Cover
     root: Path
     home: Mapping[str, Sequence[str]]
-    """The files of tests that are about a mutated file."""
+    """The files of tests that are about a mutated file, the one that notices most first."""
     budget: float
     """Seconds of tests, as measured, for one mutant."""
 
@@ -245,7 +245,8 @@ class Court:
 
         def rank(name: str) -> tuple[int, int, float]:
             kills = self._kills.get((here, name), 0), self._kills.get((mutant.file, name), 0)
-            favour = 0.02 if name.partition("::")[0] in home else 1.0
+            file = name.partition("::")[0]
+            favour = (0.02 if file in home[1:] else 1.0) if file not in home[:1] else 0.001
             return -kills[0], -min(kills[1], 3), favour * covering[name].seconds * covering[name].breadth
 
         spent = 0.0
