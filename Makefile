@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PYTHONDONTWRITEBYTECODE := # tests start many processes: what was compiled once is kept
 
-.PHONY: demo test lint types unit smoke slow deployment bench accept portable sanitize wheels format clean
+.PHONY: demo test lint types unit smoke slow deployment mutation bench accept portable sanitize wheels format clean
 
 # The main job on real data: five ways to train, one table, one page.
 demo: $(STAMP)
@@ -43,6 +43,11 @@ slow: $(STAMP)
 # Before a release: everything that can happen to an engine's processes, and what takes minutes each.
 deployment: $(STAMP)
 	$(BIN)/python -m pytest -m "engines and not smoke" -n 2 --dist loadfile --durations 8 tests/engines
+
+# Small changes to the source of the protocol, one after another: which of them does no test notice? Hours on one core;
+# when it was stopped, it goes on where it was. mutation/README.md says more.
+mutation: $(STAMP)
+	$(BIN)/python -m mutation --resume .mutation/all.json
 
 # Against the paper's form, what people use instead, and the limit: tables, runs/bench/bench.json and pictures. A quarter of
 # an hour on two cores; nothing else should run meanwhile. The peers are installed for this alone; phe is under the GPL.

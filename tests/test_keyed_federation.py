@@ -385,6 +385,7 @@ def test_clients_join_and_leave_by_a_new_session() -> None:
         ({"clients": 4, "dropouts": 3}, "keyed", "dropouts must be from 0 to 2 with 4 clients"),
         ({"clients": 5, "dropouts": 2, "collusion": 3}, "keyed", "from 1 to 2 with 5 clients and 2 drop-outs, got 3"),
         ({"clients": 4, "dropouts": 1}, Keyed(batch=0), "batch must be from 1"),
+        ({"clients": 4, "dropouts": 1}, Keyed(batch=(1 << 15) + 1), "batch must be from 1 to 32768"),
         ({"clients": 4, "collusion": 4}, "keyed", "collusion"),
         ({"clients": 4}, Keyed(min_participants=5), "min_participants must be from 2 to 4"),
         ({"clients": 4}, Keyed(min_participants=1), "min_participants must be from 2 to 4"),
@@ -396,6 +397,21 @@ def test_clients_join_and_leave_by_a_new_session() -> None:
 def test_parameters_that_break_a_rule_are_refused_at_once(params: dict[str, Any], form: Any, says: str) -> None:
     with pytest.raises(ParamsError, match=says):
         Federation(Params(dim=2, **params), form=form)
+
+
+def test_the_fewest_participants_are_those_of_the_specification() -> None:
+    """Section 1: N-D with drop-outs; without, T+2, or 2 where everybody else may conspire anyway."""
+    for N in range(2, 8):
+        for D in range(N - 1):
+            for T in range(1, N - D):
+                params = Params(clients=N, dim=1, collusion=T, dropouts=D)
+                due = N - D if D else 2 if T == N - 1 else T + 2
+                assert Keyed().fewest(params) == due, (N, D, T)
+                assert Keyed(min_participants=2).fewest(params) == 2
+                assert Keyed().fewest(params, "commit") == Keyed().fewest(params, "list", 1) == N
+                signers = next(z for z in range(N + 1) if 2 * z > N + T)
+                assert Keyed().fewest(params, "list", 2) == max(T + 1, signers)
+                assert Keyed().fewest(params, "agree") == Keyed().fewest(params, "open") == N - D
 
 
 def test_too_much_precision_is_refused_with_what_to_do() -> None:

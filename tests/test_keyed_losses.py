@@ -123,6 +123,12 @@ def test_up_to_d_clients_may_vanish_in_any_stage(N: int, D: int, T: int) -> None
     assert not fed.faults
 
 
+def test_two_that_share_masks_may_vanish_in_one_upload() -> None:
+    tables = tables_of(5)
+    fed = federation(tables, 2, 1)
+    assert run(fed, tables, {1: "upload", 2: "upload"}) == (0, 3, 4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("N", "D", "T"), always(FEW, ALLOWED))
 def test_more_than_d_cost_the_round_or_the_attempt_and_the_next_one_works_with_everybody(

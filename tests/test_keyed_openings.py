@@ -5,6 +5,7 @@ Which masks hide what, for every U and every coalition, is a claim of the audit 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -31,6 +32,7 @@ from secea.party import client as client_module
 from secea.party.phases import REST, STOPPED, Agreement
 from secea.steps import masks, means
 from secea.testing import Parties
+from secea.wire.keys import Identity
 from secea.wire.messages import Buffer, Header
 from secea.wire.randomness import KeyStream
 from tiers import always
@@ -568,6 +570,27 @@ def test_right_votes_open() -> None:
     assert all(stage.sent(n, Kind.OPENING) for n in range(4))
 
 
+def test_whatever_is_signed_says_what_it_is_and_only_votes_say_that_they_are_votes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signed: list[bytes] = []
+    sign = Identity.sign
+
+    def recorded(self: Identity, data: bytes) -> bytes:
+        signed.append(data)
+        return sign(self, data)
+
+    monkeypatch.setattr(Identity, "sign", recorded)
+    stage = Stage.of(5, 1, 1)
+    stage.upload()
+    assert len(stage.votes((0, 1, 2, 3))) == 4
+    vote = _said(stage, 0)
+    what = {data: re.match(rb"secea [a-z ]+ 1\n", data) for data in signed}
+    assert vote in what
+    assert all(what.values())
+    assert [data for data, label in what.items() if label and b"vote" in label[0]] == [vote]
+
+
 def old_votes(stage: Stage, U: Sequence[int]) -> None:
     """Votes of one round are shown in the next one, in the same union and with the same U."""
     stage.upload()
@@ -602,7 +625,58 @@ def test_without_its_context_a_vote_is_good_for_later_rounds(monkeypatch: pytest
     assert all(stage.sent(n, Kind.OPENING) for n in range(4))
 
 
+# ------------------------------------------------------------------------------------ which rounds mask keys are for
+
+
+def test_a_clients_mask_keys_are_for_the_rounds_of_their_batch_and_for_its_members() -> None:
+    stage = Stage.of(5, 1, 1, batch=3)
+    masking, at = stage.part(0).masking, replace(stage.at(0), phase="upload", round=1)
+    batch, _ = stage.batch(0)
+    later = replace(batch, first=5)
+    assert [q for q in range(12) if q in later] == [5, 6, 7]
+    assert not any(q in replace(later, public={}) for q in range(12))  # until everybody's have come
+    masking.check_begin(at, 0)
+    for other in (replace(at, participants=(0, 1, 2, 3)), replace(at, round=4), replace(at, round=0)):
+        with pytest.raises(ValueError, match="no mask keys"):
+            masking.check_begin(other, 0)
+
+
+def test_the_server_has_mask_keys_for_the_rounds_of_the_last_batch_and_its_members() -> None:
+    stage = Stage.of(5, 1, 1, batch=3)
+    session, at = stage.parties.session, replace(stage.at(0), round=4, members=(0, 1, 2, 4))
+    assert isinstance(session.form, Keyed)
+    opening = opening_module.Opening(session.form, session.params, session.hash)
+    assert not any(opening.covers(q, at.members) for q in range(12))
+    opening.got_batch(at, {(Kind.BATCH, v): b"" for v in at.members})
+    assert [q for q in range(12) if opening.covers(q, at.members)] == [5, 6, 7]
+    assert not any(opening.covers(q, others) for q in range(12) for others in ((0, 1, 2), stage.everyone))
+    opening.forget()
+    assert not any(opening.covers(q, at.members) for q in range(12))
+
+
+def test_a_share_is_held_against_what_was_published() -> None:
+    assert masking_module.same_share(b"a share", b"a share")
+    assert not masking_module.same_share(b"a share", b"b share")
+    for scalar in (1 << 10, 1 << 100):
+        public, hashed = key_of(scalar).public_key().public_bytes_raw(), masking_module.hash_of(scalar)
+        for other in (0, 1 << 10, 1 << 100):
+            assert opening_module._has_key(public, other) == (other == scalar)
+            assert opening_module._has_hash(hashed, other) == (other == scalar)
+
+
 # ------------------------------------------------------------------------------------------------------ announcements
+
+
+def test_mask_keys_are_made_with_all_participants_of_a_union_and_not_during_a_round() -> None:
+    stage = Stage.of(4, 1, 1)
+    batch, _ = stage.batch(0)
+    assert not stage.say("batch", (0, 1, 2), 0)
+    stage.upload()
+    assert not stage.say("batch", stage.everyone, 0)
+    assert [str(error) for _, error in stage.errors if "mask keys that are not due" not in str(error)] == []
+    assert stage.part(0).masking.batch is batch
+    other = Stage.of(4, 1, 1)
+    assert other.say("batch", other.everyone, 0)
 
 
 def test_no_sum_is_opened_of_others_than_the_participants(ledger: Book, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -860,13 +934,24 @@ def wrong_openings(stage: Stage, who: Iterable[int], how: Callable[[bytes], byte
 
 
 @pytest.mark.parametrize("how", GARBAGE.values(), ids=GARBAGE)
-@pytest.mark.parametrize("wrong", always([[0], [5, 6]], [[0], [3], [6], [0, 1], [0, 3], [5, 6]]))
+@pytest.mark.parametrize("wrong", always([[0], [0, 3]], [[0], [3], [6], [0, 1], [0, 3], [5, 6]]))
 def test_wrong_openings_change_nothing_while_t_right_ones_are_there(
     wrong: list[int], how: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage.of(7, 2, 2)
     wrong_openings(stage, wrong, how, monkeypatch)
     check_means(stage, run_round(stage), stage.everyone)
+
+
+def test_of_the_first_sets_of_shares_one_is_without_any_given_client_and_all_sets_follow() -> None:
+    for count in range(2, 9):
+        clients = [3 * n + 1 for n in range(count)]
+        for size in range(1, count + 1):
+            every = list(opening_module._sets(clients, size))
+            assert all(len(set(some)) == size for some in every)
+            assert {frozenset(some) for some in every} == set(map(frozenset, combinations(clients, size)))
+            first = every[:count]
+            assert size == count or all(any(n not in some for some in first) for n in clients)
 
 
 @pytest.mark.parametrize("wrong", [0, 9])

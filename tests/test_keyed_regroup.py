@@ -590,6 +590,34 @@ def lies(record: Handover) -> dict[str, Handover]:
     }
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"numbers": (0, 1, 1, None)}, "needs one place"),
+        ({"numbers": (0, 1, 3, None)}, "needs one place"),
+        ({"numbers": (1, 2, 3, None)}, "needs one place"),
+        ({"session": bytes(31)}, "needs the hash"),
+        ({"joint": OTHER_POINTS[:-1]}, r"T\+1 commitments"),
+        ({"joint": OTHER_POINTS[:32]}, r"T\+1 commitments"),
+        ({"numbers": (0, 1, None)}, r"T\+1 commitments"),
+        ({"left": -1}, "cannot be negative"),
+        ({"updates": -1}, "cannot be negative"),
+        ({"left": 1}, "only members of the previous session can leave"),
+        ({"numbers": (0, 1, None, 2), "left": 2}, "only members of the previous session can leave"),
+        ({"joint": bytes(96)}, "is not valid"),
+    ],
+)
+def test_a_handover_that_cannot_be_is_refused(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ParamsError, match=says):
+        replace(Handover(bytes(32), OTHER_POINTS, JOIN), **change)
+
+
+def test_a_handover_of_t_plus_1_members_or_of_all_who_leave_can_be() -> None:
+    for numbers, left in (((0, 1, 2), 0), ((None, 2, 0, 1), 3), ((0, None, 1, 2), 2)):
+        record = Handover(bytes(32), OTHER_POINTS, numbers, left)
+        assert (record.collusion, len(record.members), record.left) == (2, 3, left)
+
+
 @pytest.mark.parametrize("says", lies(Handover(bytes(32), OTHER_POINTS, JOIN)))
 def test_no_member_signs_what_is_not_true_of_the_session_before(says: str) -> None:
     old = founded(4, 2)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from secea.arithmetic import streams
+from secea.arithmetic.field import insecure_ring
 from secea.errors import SERVER
 from secea.forms.keyed import Keyed
 from secea.forms.keyed import form as form_module
+from secea.forms.keyed.shared import RoundSecrets
 from secea.testing import Parties
 from secea.wire import messages
 
@@ -88,3 +90,13 @@ def test_a_noise_seed_is_its_clients_own_draw_and_nobody_elses_to_compute(dropou
         assert all(seed in drawn[n] for n, seed in noisy)
         while made.server.at.phase != "rest":
             made.exchange.step()
+
+
+def test_what_blinds_a_slot_is_never_0_and_everything_else_takes_every_value() -> None:
+    """In a tiny field, where it shows: a row under rho = 0 would be empty, and its count would be gone."""
+    ring = insecure_ring(5)
+    drawn = RoundSecrets(ring, 400, 2, bytes(32), bytes(16), 1).of(3, 400, (0, 2))
+    assert set(drawn.rho.ravel().tolist()) == {1, 2, 3, 4}
+    others = [drawn.theta, drawn.beta, *drawn.alpha, *drawn.J, *drawn.H]
+    assert [set(each.ravel().tolist()) for each in others] == [{0, 1, 2, 3, 4}] * 8
+    assert len({each.tobytes() for each in others}) == 8

@@ -40,7 +40,18 @@ from secea.party.form import Form
 from secea.party.session import Session
 from secea.testing import Parties, insecure_seeded
 from secea.wire import messages
-from secea.wire.keys import HELLO_BYTES, Channel, Hello, Identity, Roster, SessionKey, digest, expand, shared_secret
+from secea.wire.keys import (
+    HELLO_BYTES,
+    Channel,
+    Hello,
+    Identity,
+    Roster,
+    SessionKey,
+    digest,
+    expand,
+    shared_secret,
+    spelled,
+)
 from secea.wire.link import Opened
 from secea.wire.messages import HEADER_BYTES, NO_CONTEXT, Header
 from secea.wire.randomness import KeyStream
@@ -83,13 +94,13 @@ def rosters(draw: st.DrawFn) -> Roster:
 
 @law
 @given(rosters(), rosters())
-def test_two_rosters_have_the_same_fingerprint_only_if_they_are_equal(one: Roster, other: Roster) -> None:
-    assert (one.fingerprint == other.fingerprint) == (one == other)
+def test_two_rosters_are_the_same_bytes_only_if_they_are_equal(one: Roster, other: Roster) -> None:
+    assert (one.canonical() == other.canonical()) == (one == other)
 
 
 @law
 @given(rosters(), st.data())
-def test_the_fingerprint_changes_with_any_change(roster: Roster, data: st.DataObject) -> None:
+def test_the_bytes_of_a_roster_change_with_any_change(roster: Roster, data: st.DataObject) -> None:
     new_key, clients, given = b"\xff" * 32, list(roster.clients), list(roster.names)
     n = data.draw(st.integers(0, len(clients) - 1))
     changed = [
@@ -103,8 +114,15 @@ def test_the_fingerprint_changes_with_any_change(roster: Roster, data: st.DataOb
         changed.append(replace(roster, clients=tuple(clients[::-1])))
         changed.append(replace(roster, names=tuple(given[::-1])))
         changed.append(replace(roster, clients=tuple(clients[1:]), names=tuple(given[1:])))
-    prints = [roster.fingerprint, *(other.fingerprint for other in changed)]
-    assert len(set(prints)) == len(prints)
+    texts = [roster.canonical(), *(other.canonical() for other in changed)]
+    assert len(set(texts)) == len(texts)
+
+
+@given(keys)
+def test_people_compare_160_bits_in_groups_of_four_digits(hashed: bytes) -> None:
+    groups = spelled(hashed).split(" ")
+    assert "".join(groups) == hashed[:20].hex()
+    assert [len(group) for group in groups] == [4] * 10
 
 
 def test_names_that_hold_a_line_of_a_roster_do_not_make_two_rosters_look_alike() -> None:
@@ -114,7 +132,7 @@ def test_names_that_hold_a_line_of_a_roster_do_not_make_two_rosters_look_alike()
         odd = Roster((b,), s, (f"ann\t{a.hex()}\nbob",))
     except ParamsError:
         return
-    assert odd.fingerprint != honest.fingerprint
+    assert odd.canonical() != honest.canonical()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from secea.steps.oprf import (
     joint,
     key_share,
     list_hash,
+    part_of_key,
     polynomial,
     prove,
     proven,
@@ -330,6 +331,9 @@ def test_weights_give_the_value_at_0_of_every_polynomial(holders: list[int], dat
     values = {j: int.from_bytes(share_for(secret, j), "little") for j in holders}
     assert values[holders[0]] == sum(c * (holders[0] + 1) ** e for e, c in enumerate(secret)) % ORDER
     assert sum(holder_weight(holders, j) * values[j] for j in holders) % ORDER == secret[0]
+    parts = [part_of_key(scalar_bytes(values[j]), holders, j) for j in holders if values[j]]
+    assert sum(parts) % ORDER == secret[0]
+    assert all(0 <= each < ORDER for each in (*parts, *(holder_weight(holders, j) for j in holders)))
 
 
 def test_a_holder_has_a_weight_among_different_holders_of_whom_it_is_one() -> None:
@@ -582,6 +586,8 @@ def test_an_answer_of_another_shape_names_its_holder() -> None:
     right = answers[1]
     for wrong in (right[:-1], right[:, :31], right[0], np.concatenate([right, right[:1]]), right.astype(np.uint16)):
         assert named(blinding, answers | {1: wrong}, SMALL) == (1,)
+    both = {1: right[:-1], 0: right[:-1]}
+    assert named(blinding, both, SMALL) == (0, 1)  # in the order of the clients, whoever answered first
 
 
 def test_wrong_answers_that_cancel_give_the_right_outputs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -177,6 +178,14 @@ def test_each_tag_has_one_cell_in_each_third_and_a_check(
 def test_a_table_has_room_for_its_bound_and_each_attempt_is_larger(seed: bytes, bound: int, attempt: int) -> None:
     first, next_ = Geometry.of(bound, attempt, seed), Geometry.of(bound, attempt + 1, seed)
     assert 1.3 * bound <= first.cells < next_.cells
+
+
+@law
+@given(st.integers(1, 10**6), st.integers(0, 5))
+def test_a_table_has_as_many_cells_as_the_specification_says(bound: int, attempt: int) -> None:
+    first = math.ceil(Fraction(14, 10) * bound) + 900
+    with_more = first + math.floor(Fraction(attempt, 4) * first)  # a quarter more in each further attempt
+    assert Geometry.of(bound, attempt, bytes(32)).third == math.ceil(Fraction(with_more, 3))
 
 
 # ---------------------------------------------------------------------------- what the server sees: exactly, in F_3

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.ristretto import ORDER, scalar_of
+from secea.steps.oprf import holder_weight
 from secea.wire.keys import expand
 from secea.wire.randomness import KeyStream
 
@@ -20,19 +21,15 @@ def neighbours(members: Sequence[int], degree: int, me: int) -> tuple[int, ...]:
 
     Each is joined to the nearest on both sides, and, for an odd degree, to the one opposite.
     """
-    size, at = len(members), members.index(me)
-    if degree >= size - 1:
-        return tuple(v for v in members if v != me)
-    steps = {step for near in range(1, degree // 2 + 1) for step in (near, -near)}
-    places = {(at + step) % size for step in steps}
+    size, at, near = len(members), members.index(me), degree // 2
+    places = {(at + step) % size for step in range(-near, near + 1)}
     if degree % 2:
-        half = size // 2
-        places |= {(at + half) % size} if size % 2 == 0 else _opposite(at, size)
+        places |= _opposite(at, size)
     return tuple(members[i] for i in sorted(places - {at}))
 
 
 def _opposite(at: int, size: int) -> set[int]:
-    """In an odd circle the edges i, i + (size+1)/2 for i = 0..(size-1)/2: place 0 has two of them."""
+    """The edges i, i + half for i = 0..half-1: in an odd circle place 0 has two of them."""
     half = (size + 1) // 2
     edges = [(i, (i + half) % size) for i in range(half)]
     return {b if a == at else a for a, b in edges if at in (a, b)}
@@ -67,14 +64,7 @@ def shares(secret: int, threshold: int, clients: Sequence[int], stream: KeyStrea
 
 def weights_at_zero(clients: Sequence[int]) -> dict[int, int]:
     """What each client's share counts in the secret."""
-    weights = {}
-    for v in clients:
-        over = under = 1
-        for u in clients:
-            if u != v:
-                over, under = over * (u + 1) % ORDER, under * (u - v) % ORDER
-        weights[v] = over * pow(under, -1, ORDER) % ORDER
-    return weights
+    return {v: holder_weight(clients, v) for v in clients}
 
 
 def recovered(given: Mapping[int, int], weights: Mapping[int, int]) -> int:

@@ -37,8 +37,6 @@ def contribution(ring: Ring, y: Residues, slots: NDArray[np.int64], shared: Secr
     count, (dim, checks) = shared.rho.shape[1], (y.shape[2], len(shared.alpha))
     rows = ring.zeros(count, dim + checks + 2)
     rows[:, :, -1] = shared.theta
-    if not slots.size:
-        return rows
     rho = np.ascontiguousarray(shared.rho[:, slots])
     own = ring.empty(slots.size, dim + checks + 2)
     own[:, :, :dim] = y
@@ -65,18 +63,15 @@ def divide(ring: Ring, total: Residues, e: Residues, columns: Residues) -> tuple
     `e` is the noise of all noise clients, `columns` the sum of their columns. In an empty slot the first element is
     the sum of its marks, and the others are 0.
     """
-    checks, width = columns.shape[2], total.shape[2]
-    keep = width - 2
+    keep = total.shape[2] - 2
     K = np.ascontiguousarray(total[:, :, keep])
     empty: NDArray[np.bool_] = (K == 0).any(axis=0)
     marks = np.ascontiguousarray(total[:, :, keep + 1])
     scaled = np.ascontiguousarray(total[:, :, :keep])
     scale_rows(ring, scaled, ring.inverse(K))
-    noise = np.concatenate([e, columns], axis=2) if checks else e
-    result = ring.add_into(scaled, np.ascontiguousarray(noise))
-    if empty.any():
-        result[:, empty] = 0
-        result[:, empty, 0] = marks[:, empty]
+    result = ring.add_into(scaled, np.concatenate([e, columns], axis=2))
+    result[:, empty] = 0
+    result[:, empty, 0] = marks[:, empty]
     return result, empty
 
 

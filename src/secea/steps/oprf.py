@@ -39,7 +39,6 @@ from secea.arithmetic.ristretto import (
 from secea.errors import SecEAError, party
 from secea.wire.randomness import SEED_BYTES, KeyStream
 
-PROOF_BYTES: Final = POINT_BYTES + SCALAR_BYTES
 OUTPUT_BYTES: Final = 64
 MOST_INPUT_BYTES: Final = 0xFFFF
 """The length of an input is written in two bytes (RFC 9497, section 1.2)."""
@@ -192,8 +191,8 @@ def holder_weight(holders: Iterable[int], j: int) -> int:
     above, below = 1, 1
     for m in others:
         if m != j:
-            above = above * (m + 1) % ORDER
-            below = below * (m - j) % ORDER
+            above *= m + 1
+            below *= m - j
     return above * pow(below, -1, ORDER) % ORDER
 
 

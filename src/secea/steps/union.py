@@ -29,8 +29,7 @@ MOST_PASSES: Final = 200  # of peeling; unions of a million tags take 14
 
 def tags_of(names: Sequence[Name], key: bytes) -> Words:
     """Client n: the tag of each name, a keyed hash cut to 61 bits."""
-    hashed = b"".join(hashlib.blake2b(name_bytes(name), digest_size=8, key=key).digest() for name in names)
-    return (np.frombuffer(hashed, "<u8").astype(np.uint64) >> np.uint64(3)) % np.uint64(M61)
+    return tags_of_keys([name_bytes(name) for name in names], key)
 
 
 def tags_of_keys(keys: Sequence[bytes], key: bytes) -> Words:
@@ -41,11 +40,10 @@ def tags_of_keys(keys: Sequence[bytes], key: bytes) -> Words:
 
 def _mixed(x: Words, key: int) -> Words:
     """A fixed bijection of 64-bit words that spreads them (the finaliser of SplitMix64); tags are already uniform."""
-    with np.errstate(over="ignore"):
-        z = (x ^ np.uint64(key)) + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+    z = (x ^ np.uint64(key)) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -123,8 +121,6 @@ def peel(total: Residues, geometry: Geometry, ring: Ring = RING61) -> Words | No
     found: list[Words] = []
     look: NDArray[np.int64] = np.arange(geometry.cells)
     for _ in range(MOST_PASSES):  # a malformed table could take for ever
-        if not look.size:
-            break
         cells = np.ascontiguousarray(table[:, look])
         weight, tagged, checked = (np.ascontiguousarray(cells[:, :, column]) for column in range(COLUMNS))
         tags = ring.multiply(tagged, ring.inverse(weight))[0]

@@ -108,7 +108,7 @@ class Roster:
 
 def spelled(data: bytes) -> str:
     """A hash as people compare it: 160 bits in groups of four digits."""
-    text = data.hex()[:40]
+    text = data.hex()
     return " ".join(text[i : i + 4] for i in range(0, 40, 4))
 
 
@@ -146,7 +146,7 @@ class Hello:
 
         A hello that was relayed may be an old one of its sender's.
         """
-        blame = FaultyPeerOrRelay if relayed and sender != SERVER else FaultyPeer
+        blame = FaultyPeerOrRelay if relayed else FaultyPeer
         expected = HELLO_BYTES + (0 if sender == SERVER else extra_bytes)
         if len(data) != expected:
             raise blame(sender, f"hello has {len(data)} bytes instead of {expected}")

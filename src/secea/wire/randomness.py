@@ -55,8 +55,7 @@ class KeyStream:
     def fill(self, out: memoryview) -> None:
         """The next bytes of the stream, written to `out`."""
         for start in range(0, len(out), len(_ZEROS)):
-            part = out[start : start + len(_ZEROS)]
-            self._cipher.update_into(_ZEROS[: len(part)], part)
+            self._cipher.update_into(_ZEROS[: len(out) - start], out[start:])
 
     def bytes(self, count: int) -> bytes:
         """The next bytes of the stream."""

@@ -301,7 +301,7 @@ class Naming:
         except ValueError:
             good = False
         if not good:
-            wrong = [v for v in shares if not _fits(shares[v], commitments[v], self.number)]
+            wrong = [v for v in shares if not oprf.fits(shares[v], commitments[v], self.number)]
             raise ProtocolError(wrong or (SERVER,), "dealt a share that does not fit its commitments")
         self.key = replace(self.key, joint=joint, share=share)
 
@@ -467,10 +467,3 @@ class Naming:
             case _:
                 assert at.phase == "evaluate"
                 return self._got_evaluations(at, got)
-
-
-def _fits(share: bytes, commitments: bytes, client: int) -> bool:
-    try:
-        return oprf.fits(share, commitments, client)
-    except ValueError:
-        return False

@@ -83,7 +83,7 @@ class Opening:
 
 def _sets(clients: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     """Sets of `size` clients. Neighbours in a circle come first, so that a single wrong share is soon left out."""
-    for start in range(len(clients) if len(clients) > size else 0):
+    for start in range(len(clients)):
         yield tuple((*clients, *clients)[start : start + size])
     yield from combinations(clients, size)
 
@@ -93,7 +93,7 @@ def _has_hash(hashed: bytes, scalar: int) -> bool:
 
 
 def _has_key(key: bytes, scalar: int) -> bool:
-    return scalar > 0 and same_share(key_of(scalar).public_key().public_bytes_raw(), key)
+    return same_share(key_of(scalar).public_key().public_bytes_raw(), key)
 
 
 def unmasked(form: Keyed, params: Params, total: Residues, over: Sequence[tuple[bytes, int]], chunk: int) -> Residues:
