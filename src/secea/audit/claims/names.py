@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -86,10 +87,10 @@ def _chosen(subject: Subject) -> None:
     begun(parties)
     driven(parties.server, parties.clients, "deal")
     chosen(parties, ROGUE, k)
-    errors = driven(parties.server, parties.clients, "list")
+    errors, wished = driven(parties.server, parties.clients, "list"), multiply_base(scalar_rows([k])).tobytes()
     for n in (0, 2, 3):
         joint = naming(parties.clients[n]).key.joint
-        if not complained(errors, ROGUE, n) and oprf.public_key(joint) == multiply_base(scalar_rows([k])).tobytes():
+        if not complained(errors, ROGUE, n) and hmac.compare_digest(oprf.public_key(joint), wished):
             raise Objection("a dealer chose the key of the names, and knows it")
 
 
