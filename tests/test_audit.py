@@ -37,6 +37,8 @@ from secea.errors import FederationError
 from tiers import always
 
 CLAIMS, MUTANTS = gathered(), all_mutants()
+PRODUCT, THOROUGH = product(), product(thorough=True)
+"""One of each: several claims look at the same run."""
 HOLDS = [(name, form) for name, each in CLAIMS.items() for form in each.forms]
 CAUGHT = [
     (m.name, name, form) for name, c in CLAIMS.items() for m in c.mutants for form in c.forms if form in m.subjects
@@ -48,7 +50,7 @@ CAUGHT = [
 
 @pytest.mark.parametrize(("name", "form"), HOLDS)
 def test_the_claim_holds(name: str, form: str) -> None:
-    (finding,) = examine([CLAIMS[name]], {form: product()[form]})
+    (finding,) = examine([CLAIMS[name]], {form: PRODUCT[form]})
     assert finding.ok, finding.objection or finding.broke_off
     assert finding.cases > 0
 
@@ -56,7 +58,7 @@ def test_the_claim_holds(name: str, form: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), HOLDS)
 def test_the_claim_holds_thoroughly(name: str, form: str) -> None:
-    (finding,) = examine([CLAIMS[name]], {form: product(thorough=True)[form]})
+    (finding,) = examine([CLAIMS[name]], {form: THOROUGH[form]})
     assert finding.ok, finding.objection or finding.broke_off
 
 
@@ -75,20 +77,18 @@ def test_every_claim_has_a_mutant_for_each_of_its_forms() -> None:
 
 
 REQUIRED = """
-    fewer-masks uploads-without-masks bare-tables masks-of-any-round row-keys-of-clients names-without-key no-j no-h
-    no-g one-g-for-columns g-of-any-round no-rho one-rho-for-slots one-rho-for-chunks no-theta no-beta
-    alpha-of-any-round one-alpha-for-checks secrets-of-any-round two-seeds-under-one-h noise-of-any-round
-    fewer-noise-clients one-weight-for-columns one-h-for-clients one-mask-for-columns fewer-table-masks bare-ready
-    one-j-for-slots one-j-for-chunks one-h-for-slots one-h-for-chunks one-theta-for-slots one-theta-for-chunks
-    missing-edge masks-of-any-chunk no-self-masks one-key-for-a-batch one-neighbour-less masks-of-words
-    no-fill no-wide-noise no-narrow-noise fill-drawn-anew one-key-for-all-messages identities-not-pinned
-    freshness-unchecked no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta
-    reused-key-stream union-weight-one union-total-shown contributors-not-proven
-    no-theta second-broadcast-judged only-own-slots-checked stop-on-a-missing-tag list-not-bound
-    union-under-the-same-secret slots-kept no-self-mask both-shares no-confirmation votes-of-any-round low-threshold
-    few-noise-clients noise-drawn-anew two-take-part t-over-participants values-sent-again two-lists-to-two-holders
-    points-of-another-list two-lists-in-one-epoch votes-counted-twice round-of-fewer
-    secrets-of-any-round
+    no-g row-keys-from-tags g-of-any-round masks-of-an-earlier-union no-rho no-j no-h no-theta alpha-of-any-round
+    two-seeds-under-one-h no-self-masks both-shares shares-as-often-as-asked t-over-participants
+    threshold-of-participants no-confirmation values-sent-again uploads-again-in-any-union as-many-participants
+    list-not-bound tags-in-no-key stop-on-a-missing-tag second-broadcast-judged only-own-slots-checked
+    noise-of-a-few-units no-wide-noise no-narrow-noise fill-with-a-floor fill-split fill-of-low-bits fill-drawn-anew
+    prf-without-check-point rogue-dealer dealings-without-proof points-of-another-list two-lists-to-two-holders
+    same-secret-again union-under-the-same-secret slots-kept masks-of-words one-lane-of-key-streams masks-of-any-chunk
+    tags-of-the-session secret-without-parts fill-of-the-public-key sigma-of-three quorum-of-need top-never-drawn
+    fewer-masks uploads-without-masks bare-tables masks-of-any-round row-keys-of-clients names-without-key
+    fewer-noise-clients one-key-for-all-messages one-key-for-all-broadcasts identities-not-pinned freshness-unchecked
+    no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta reused-key-stream
+    union-weight-one union-total-shown contributors-not-proven
 """
 
 

@@ -78,8 +78,8 @@ def audit(
 
     \b
     Examples:
-      secea audit                                 less than a minute
-      secea audit --form keyed --thorough         a few minutes
+      secea audit                                 two minutes
+      secea audit --form keyed --thorough         a quarter of an hour
       secea audit --list                          what is claimed, and what can be taken away
       secea audit --counts                        what attacks on the number of owners reach, beside chance
       secea audit --claim names --claim rows      two claims
