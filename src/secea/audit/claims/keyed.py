@@ -210,18 +210,23 @@ def shifted(server: Lying, come: Any) -> None:
         come.total[:, :, column] = ring.add(np.ascontiguousarray(come.total[:, :, column]), more)
 
 
-def one_prime(server: Lying, come: Any) -> None:
-    """One unit more in the first column, modulo the first prime alone."""
-    come.total[0, :, 0] = (come.total[0, :, 0] + come.total[0, :, -2]) % server.numbers.ring.primes[0]
+def of_one_prime(b: int) -> Change:
+    """One unit more in the first column, modulo one prime alone."""
+
+    def moved(server: Lying, come: Any) -> None:
+        come.total[b, :, 0] = (come.total[b, :, 0] + come.total[b, :, -2]) % server.numbers.ring.primes[b]
+
+    return moved
 
 
-@claim("attack", KEYED, mutants=(mutants.NO_J, mutants.NO_H, mutants.ANY_PRIME))
+@claim("attack", KEYED, mutants=(mutants.NO_J, mutants.NO_H, mutants.ANY_PRIME, mutants.FIRST_PRIME))
 def wrong_means(subject: Subject) -> int:
     """Keyed: a server that deviates cannot make a client accept a mean that it scaled or shifted.
 
     In a field of one prime, and in one of several.
     """
-    for change, precision in ((scaled, 24), (shifted, 24), (scaled, 44), (one_prime, 44)):
+    changes = {scaled: 24, shifted: 24, **{of_one_prime(b): 44 for b in range(3)}}
+    for change, precision in changes.items():
         tables = made_tables(3)
         parties = subject.parties(tables, collusion=1, precision=precision)
         server = Lying(form_of(subject), parties.session.params, parties.session.hash)
@@ -233,4 +238,4 @@ def wrong_means(subject: Subject) -> int:
         except ProtocolError:
             continue
         raise Objection(f"the server sent {change.__name__} means, and all clients took them")
-    return 4
+    return len(changes)

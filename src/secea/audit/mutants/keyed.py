@@ -159,24 +159,35 @@ def checking(secrets: type[RoundSecrets]) -> Overheard:
     return Overheard(of_client=Client)
 
 
-def _any_prime(ring: Ring, means: Residues, empty: NDArray[np.bool_], shared: Secrets, members: int) -> Any:
+def _of_prime(b: int, ring: Ring, means: Residues, empty: NDArray[np.bool_], shared: Secrets, members: int) -> Any:
+    """Whether slots are right modulo this prime."""
+    cut = {f.name: getattr(shared, f.name) for f in fields(shared)}
+    one: dict[str, Any] = {
+        name: tuple(x[b : b + 1] for x in value) if isinstance(value, tuple) else value[b : b + 1]
+        for name, value in cut.items()
+    }
+    rows = np.ascontiguousarray(means[b : b + 1])
+    return right(Ring((ring.primes[b],)), rows, empty, Secrets(**one), members)
+
+
+def _any_prime(ring: Ring, *rest: Any) -> Any:
     """Whether slots are right modulo one prime at least."""
-    good = np.zeros(means.shape[1], np.bool_)
-    for b, p in enumerate(ring.primes):
-        one = Ring((p,))
-        cut = {f.name: getattr(shared, f.name) for f in fields(shared)}
-        of_prime: dict[str, Any] = {
-            name: tuple(x[b : b + 1] for x in value) if isinstance(value, tuple) else value[b : b + 1]
-            for name, value in cut.items()
-        }
-        good |= right(one, np.ascontiguousarray(means[b : b + 1]), empty, Secrets(**of_prime), members)
-    return good
+    return np.any([_of_prime(b, ring, *rest) for b in range(ring.size)], axis=0)
+
+
+def _first_prime(ring: Ring, *rest: Any) -> Any:
+    """Whether slots are right modulo the first prime."""
+    return _of_prime(0, ring, *rest)
 
 
 NO_J = mutant("no-j", "The check columns of uploads are not blinded by J.", checking(NoJ), "wrong means 1")
 ANY_PRIME = Mutant(
     "check-of-any-prime", "Means are checked modulo one prime of several.",
     {KEYED: Subject(Overheard(), instead={right: _any_prime})},
+)  # fmt: skip
+FIRST_PRIME = Mutant(
+    "check-of-the-first-prime", "Means are checked modulo the first prime of several.",
+    {KEYED: Subject(Overheard(), instead={right: _first_prime})},
 )  # fmt: skip
 NO_H = mutant("no-h", "The check columns of noise have no pads.", checking(NoH))
 
