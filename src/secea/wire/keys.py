@@ -100,6 +100,11 @@ class Roster:
         clients = [[name, key.hex()] for name, key in zip(self.names, self.clients, strict=True)]
         return json.dumps({"clients": clients, "server": self.server.hex()}).encode()
 
+    @property
+    def fingerprint(self) -> str:
+        """The roster alone, as people compare it; a session's fingerprint has its parameters too."""
+        return spelled(hashlib.sha256(b"secea roster\n" + self.canonical()).digest())
+
 
 def spelled(data: bytes) -> str:
     """A hash as people compare it: 160 bits in groups of four digits."""
