@@ -118,6 +118,12 @@ def test_the_bytes_of_a_roster_change_with_any_change(roster: Roster, data: st.D
     assert len(set(texts)) == len(texts)
 
 
+@law
+@given(rosters())
+def test_the_fingerprint_of_a_roster_is_a_hash_of_its_bytes_for_this_purpose_alone(roster: Roster) -> None:
+    assert roster.fingerprint == spelled(hashlib.sha256(b"secea roster\n" + roster.canonical()).digest())
+
+
 @given(keys)
 def test_people_compare_160_bits_in_groups_of_four_digits(hashed: bytes) -> None:
     groups = spelled(hashed).split(" ")

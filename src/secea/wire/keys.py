@@ -102,7 +102,7 @@ class Roster:
 
     @property
     def fingerprint(self) -> str:
-        """What the parties compare over another channel before they start."""
+        """The roster alone, as people compare it; a session's fingerprint has its parameters too."""
         return spelled(hashlib.sha256(b"secea roster\n" + self.canonical()).digest())
 
 

@@ -199,16 +199,14 @@ class Naming:
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
-        """Load a saved state. A list is made again from its seed, so it has the same bytes."""
+        """Load a saved state. A list is made again from its seed when its epoch begins again, with the same bytes."""
         self.key = Key(joint=plain["joint"], share=plain["share"])
         self.past, self.successor = plain["past"], plain["successor"]
         width, values = oprf.OUTPUT_BYTES, plain["prf"]
         prf = {name: values[i * width : (i + 1) * width] for i, name in enumerate(plain["known"])}
-        number, asked, seed, fresh = plain["number"], plain["asked"], plain["seed"], plain["fresh"]
-        blinding = self._blinded(fresh, asked, seed) if asked > number else None
         self.names = Names(
-            plain["own"], plain["coming"], prf, number, asked, seed, blinding, fresh, dict(plain["marks"]),
-            listed=plain["listed"],
+            plain["own"], plain["coming"], prf, plain["number"], plain["asked"], plain["seed"], fresh=plain["fresh"],
+            marks=dict(plain["marks"]), listed=plain["listed"],
         )  # fmt: skip
 
     @property
