@@ -48,7 +48,14 @@ CAUGHT = [
 # ------------------------------------------------------------------------------------------------ claims and mutants
 
 
-@pytest.mark.parametrize(("name", "form"), HOLDS)
+HEAVY = {
+    name for name in CLAIMS
+    if name.startswith(("lying-server", "rogue", "garbage", "keys-of", "words", "saved", "secret-numbers", "stretches"))
+}  # fmt: skip
+"""Claims that play whole lives. The first of those that look at the same lives is not among them."""
+
+
+@pytest.mark.parametrize(("name", "form"), always([each for each in HOLDS if each[0] not in HEAVY], HOLDS))
 def test_the_claim_holds(name: str, form: str) -> None:
     (finding,) = examine([CLAIMS[name]], {form: PRODUCT[form]})
     assert finding.ok, finding.objection or finding.broke_off
@@ -66,7 +73,9 @@ ONE_OF_EACH = [next(each for each in CAUGHT if each[1:] == claimed) for claimed 
 """For each claim and form its first mutant."""
 
 
-@pytest.mark.parametrize(("mutant", "name", "form"), always(ONE_OF_EACH, CAUGHT))
+@pytest.mark.parametrize(
+    ("mutant", "name", "form"), always([each for each in ONE_OF_EACH if each[1] not in HEAVY], CAUGHT)
+)
 def test_the_audit_objects_to_the_mutant(mutant: str, name: str, form: str) -> None:
     with pytest.raises(Objection):  # and nothing else: a federation that breaks off shows nothing
         CLAIMS[name].check(MUTANTS[mutant].subjects[form])

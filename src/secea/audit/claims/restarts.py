@@ -20,6 +20,7 @@ FORGOTTEN: Final = frozenset(
         "union", "round", "uploaded", "masking.batch",  # what masks are made of: one life only
         "naming.key.seed", "naming.key.hashes",  # an attempt at dealing is made again as a whole
         "naming.names.lists",  # the server sends lists again, and marks say which
+        "naming.names.blinding",  # made again from its seed
         "naming._predecessor",  # the part of the session before has a life of its own
         "released.values", "released.hashed",  # compared by what they say of equal values
     }
