@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from secea.steps import oprf, union
 from secea.table import name_bytes
 from secea.testing import Derived, Parties, Recorder, Sealed, Watch
 from secea.wire.keys import expand, shared_secret
-from secea.wire.messages import DIGEST_BYTES, Buffer, Header
+from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import SEED_BYTES
 
 SETS: Final = ("abc", "bcd", "ace", "be")
@@ -145,6 +146,48 @@ def replays(subject: Subject) -> int:
         return (message,)
 
     parties.exchange.tap = first_the_old
+    parties.round(tables)
+    return tried[0]
+
+
+CHANGED: Final = ("epoch", "weights", "round", "attempt", "sequence", "chunks", "chunk", "context", "salt")
+"""What a label has besides kind, sender and receiver."""
+
+
+def relabelled(message: Buffer, header: Header, field: str) -> bytes:
+    """The same message under another label."""
+    before: Any = getattr(header, field)
+    other: Any = before + 1 if isinstance(before, int) else bytes([before[0] ^ 1]) + before[1:]
+    return replace(header, **{field: other}).pack() + bytes(message[HEADER_BYTES:])
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.SIGNED_WITHOUT_LABEL, mutants.SEALED_WITHOUT_LABEL))
+def labels(subject: Subject) -> int:
+    """Both forms: a message counts under the label that its sender gave it, and under no other.
+
+    Each message of a set-up and a round is handed over first with one field of its label changed.
+    """
+    tables, tried = made_tables(SETS[:3]), [0]
+    parties = subject.parties(tables, collusion=1)
+
+    def first_another(sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        header = Header.parse(message, sender, subject.form.kinds)
+        passed_on = receiver == SERVER and header.receiver not in (SERVER, ALL)  # the server cannot open it
+        for field in () if passed_on else CHANGED:
+            tried[0] += 1
+            other = relabelled(message, header, field)
+            try:
+                if receiver == SERVER:
+                    parties.server.receive(sender, other)
+                else:
+                    parties.clients[receiver].receive(other)
+            except ProtocolError:
+                continue
+            raise Objection(f"{header.title} was taken with another {field} than its sender gave it")
+        return (message,)
+
+    parties.exchange.tap = first_another
+    parties.setup()
     parties.round(tables)
     return tried[0]
 

@@ -8,6 +8,9 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from secea.audit import KEYED, PAILLIER, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.paillier import Weakened
@@ -20,9 +23,9 @@ from secea.party.client import Client
 from secea.party.phases import Agreement
 from secea.table import canonical_names
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
-from secea.wire.keys import Channel, Identity, Roster
-from secea.wire.link import Link, Opened
-from secea.wire.messages import Buffer, Header
+from secea.wire.keys import SIGNATURE_BYTES, Channel, Identity, Opener, Roster, Sealer
+from secea.wire.link import Link, Opened, Signer, Verifier
+from secea.wire.messages import HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy, KeyStream
 
 
@@ -140,6 +143,49 @@ ONE_STREAM = Mutant(
     "reused-key-stream",
     "Key streams of a pair do not depend on the context.",
     {PAILLIER: Subject(Paillier(), session=connected(OneStream))},
+)
+
+
+# --------------------------------------------------------------------------------------------------------------- labels
+
+
+def _signs_payload(self: Signer, chunk: int, *payload: Buffer) -> bytes:
+    body = b"".join(payload)
+    return self._header.at(chunk).pack() + body + self._identity.sign(self._session + body)
+
+
+def _verifies_payload(self: Verifier, header: Header, message: Buffer) -> memoryview:
+    view = memoryview(message)
+    body, signature = view[HEADER_BYTES:-SIGNATURE_BYTES], view[-SIGNATURE_BYTES:]
+    try:
+        self._key.verify(bytes(signature), self._session + bytes(body))
+    except InvalidSignature:
+        raise ValueError("the signature is not its sender's") from None
+    return body
+
+
+def _seals_payload(self: Sealer, chunk: int, *payload: Buffer) -> memoryview:
+    body = AESGCM(bytes(self._cipher.key)).encrypt(bytes(12), b"".join(payload), b"")
+    return memoryview(self.header.at(chunk).pack() + body)
+
+
+def _opens_payload(self: Opener, header: Header, message: Buffer) -> memoryview:
+    try:
+        return memoryview(self._aead.decrypt(bytes(12), bytes(message[HEADER_BYTES:]), b""))
+    except InvalidTag:
+        raise ValueError("the message is not authentic") from None
+
+
+SIGNED_WITHOUT_LABEL = Mutant(
+    "signed-without-label",
+    "Signatures do not cover the label of a message.",
+    {KEYED: Subject(Overheard(), within=((Signer, "seal", _signs_payload), (Verifier, "open", _verifies_payload)))},
+)
+SEALED_WITHOUT_LABEL = both(
+    "sealed-without-label",
+    "Neither the key nor the tag of a sealed message covers its label.",
+    session=connected(OneKey),
+    within=((Sealer, "seal", _seals_payload), (Opener, "open", _opens_payload)),
 )
 
 
