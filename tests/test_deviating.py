@@ -210,7 +210,7 @@ def test_a_claims_table_is_shown_under_its_form_and_is_in_the_json(capsys: pytes
         """Keyed: nobody believes it."""
         return 1
 
-    tried = claim("attack", KEYED, mutants=(), table=lambda _: [row])(lying)
+    tried = claim("attack", KEYED, mutants=(), title="A server that deviates", table=lambda _: [row])(lying)
     asked: dict[str, Any] = {"forms": (KEYED,), "thorough": False}
     assert report.run([tried], None, **asked, as_json=False)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -218,4 +218,4 @@ def test_a_claims_table_is_shown_under_its_form_and_is_in_the_json(capsys: pytes
     assert ["lies", "1,234", "no"] in lines
     assert report.run([tried], None, **asked, as_json=True)
     (found,) = json.loads(capsys.readouterr().out)
-    assert found["table"] == [row]
+    assert (found["title"], found["table"]) == ("A server that deviates", [row])

@@ -81,7 +81,7 @@ def audit(
       secea audit                                 two minutes
       secea audit --form keyed --thorough         a quarter of an hour
       secea audit --list                          what is claimed, and what can be taken away
-      secea audit --counts                        what attacks on the number of owners reach, beside chance
+      secea audit --counts                        what attacks on counts reach, beside chance
       secea audit --claim names --claim rows      two claims
       secea audit --mutant fewer-masks            objections, and exit code 1
       secea audit --json > findings.json          for other programs

@@ -387,7 +387,7 @@ class Stage:
         self.train()
         return self.ask() and self.run(self.form.round_phase, self.server.at.participants)
 
-    def rename(self, n: int, names: Iterable[str]) -> None:
+    def other_names(self, n: int, names: Iterable[str]) -> None:
         """Client n has other entities from the next epoch of names on."""
         wanted, self.same_seeds = list(names), False
         self.client(n).part.update(wanted)

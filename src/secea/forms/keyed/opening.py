@@ -83,7 +83,7 @@ class Opening:
 
 def _sets(clients: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     """Sets of `size` clients. Neighbours in a circle come first, so that a single wrong share is soon left out."""
-    for start in range(len(clients)):
+    for start in range(len(clients) if len(clients) > size else 0):
         yield tuple((*clients, *clients)[start : start + size])
     yield from combinations(clients, size)
 

@@ -81,14 +81,14 @@ class Play:
         """How often each client refused something so far."""
         return {n: len(errors) for n, errors in self.stage.refusals.items()}
 
-    def rename(self) -> None:
+    def other_names(self) -> None:
         """Some client takes an entity, or gives it up: another client in the other world."""
         n = (0, 3)[self.world] % len(self.stage.everyone)
-        self.stage.rename(n, {*self.stage.tables[n]} ^ {"g"})
+        self.stage.other_names(n, {*self.stage.tables[n]} ^ {"g"})
 
     def change_names(self) -> bool:
         """A change of names, and what follows from it up to the next union."""
-        self.rename()
+        self.other_names()
         st = self.stage
         return st.run(st.form.names_phase or st.form.union_phase, st.everyone)
 

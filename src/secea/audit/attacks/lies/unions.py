@@ -142,7 +142,7 @@ def lists_kept(st: Stage) -> dict[int, bytes]:
 def other_lists(play: Play) -> None:
     """Holders get lists that nobody signed, another one for each."""
     st, before = play.stage, play.refusals()
-    play.rename()
+    play.other_names()
     lists = lists_kept(st)
     for n in range(st.params.T + 1):
         changed = dict(lists)
@@ -157,7 +157,7 @@ def other_lists(play: Play) -> None:
 def points_copied(play: Play) -> None:
     """Client 4 is the server's friend: it lists a blinded name of client 0's."""
     st, before, friend = play.stage, play.refusals(), 4
-    play.rename()
+    play.other_names()
     st.server.begin(st.form.names_phase, st.everyone)
     st.deliver()
     whole, naming = st.keyed(0).naming._points, st.keyed(friend).naming
@@ -175,7 +175,7 @@ def points_copied(play: Play) -> None:
 def lists_changed(play: Play) -> None:
     """Client 4 is the server's friend: it has another list in each attempt at one epoch of names."""
     st, before, friend = play.stage, play.refusals(), 4
-    play.rename()
+    play.other_names()
     st.run(st.form.names_phase, st.everyone, until="evaluate")
     for n in st.everyone:
         st.sends(n)
