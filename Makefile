@@ -40,6 +40,11 @@ smoke: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not engines" -n 2 --durations 8
 
+# Before a release: all claims with all their cases.
+.PHONY: audit
+audit: $(STAMP)
+	$(BIN)/secea audit --thorough
+
 # Before a release: everything that can happen to an engine's processes, and what takes minutes each.
 deployment: $(STAMP)
 	$(BIN)/python -m pytest -m "engines and not smoke" -n 2 --dist loadfile --durations 8 tests/engines

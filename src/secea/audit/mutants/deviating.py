@@ -16,7 +16,7 @@ from secea.audit.mutants.keyed import checking, mutant
 from secea.errors import SERVER, FaultyPeer, ProtocolError
 from secea.forms.keyed.client import KeyedClient, Released, Union
 from secea.forms.keyed.form import Kind
-from secea.forms.keyed.masking import Masking
+from secea.forms.keyed.masking import Masking, statement
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.opening import Opening
 from secea.forms.keyed.shared import RoundSecrets
@@ -264,15 +264,9 @@ class Doubling(Masking):
                 raise
 
 
-class Timeless(Masking):
-    """Votes for members, in whatever round and union."""
-
-    def payload(self, kind: IntEnum, receiver: int, at: Agreement) -> Iterator[Sequence[Buffer]]:
-        """Sign only who takes part, and who is in the sum."""
-        return super().payload(kind, receiver, replace(at, context=b"", round=0) if kind is Kind.VOTE else at)
-
-    def _check_votes(self, at: Agreement, votes: bytes) -> None:
-        super()._check_votes(replace(at, context=b"", round=0), votes)
+def _timeless(session: bytes, at: Agreement, noisy: Sequence[int]) -> bytes:
+    """A vote for members, in whatever round and union."""
+    return statement(session, replace(at, context=b"", round=0), ())
 
 
 class Noiseless(Masking):
@@ -382,11 +376,10 @@ TWO_VOTES = mutant(
     Overheard(of_client=masked_by(Doubling)),
     "different sets, votes doubled",
 )
-OLD_VOTES = mutant(
+OLD_VOTES = Mutant(
     "votes-of-any-round",
     "A vote says nothing of the round and the union.",
-    Overheard(of_client=masked_by(Timeless)),
-    "old votes",
+    {KEYED: Subject(Overheard(), instead={statement: _timeless}, first=("old votes",))},
 )
 FEW_NOISY = mutant(
     "few-noise-clients",
