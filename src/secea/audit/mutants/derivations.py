@@ -16,7 +16,7 @@ from secea.arithmetic.streams import Noise, add_noise
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both, connected
-from secea.audit.mutants.keyed import checking, filling, mutant
+from secea.audit.mutants.keyed import checking, filling, masked, mutant, named
 from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
@@ -113,15 +113,6 @@ class BothShares(Masking):
         return super()._opening(at) + super()._opening(others)
 
 
-class GivesBoth(KeyedClient):
-    """Such a client."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        form, params, session, roster, number, identity, _, entropy = args
-        self.masking = BothShares(form, params, session, roster, number, identity, entropy)
-
-
 class TwiceAsLong(Overheard):
     """With room for them."""
 
@@ -144,7 +135,9 @@ NO_SELF_MASK = replaced(
     "self-masks-from-the-list", "A client's own mask is keyed by the public digest.", {self_seed: _open_seed}
 )
 LOW_THRESHOLD = mutant("low-threshold", "T shares open a key of masks.", LowThreshold())
-BOTH_SHARES = mutant("both-shares", "Clients give out shares of keys and of seeds.", TwiceAsLong(of_client=GivesBoth))
+BOTH_SHARES = mutant(
+    "both-shares", "Clients give out shares of keys and of seeds.", TwiceAsLong(of_client=masked(BothShares))
+)
 
 
 def _listed_words(secret: bytes, purpose: str, *label: bytes) -> bytes:
@@ -308,21 +301,12 @@ class KnownBlinds(Naming):
         return super()._blinded(fresh, epoch, expand(self.session, "blinds", b"%d %d" % (self.number, epoch)))
 
 
-class BlindsOpenly(KeyedClient):
-    """Such a client."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        form, params, session, _, number, _, names, entropy = args
-        self.naming = KnownBlinds(form, params, session, number, names, entropy)
-
-
 PUBLIC_FILL = mutant("fill-of-the-public-key", "The fill is keyed by a client's public key.", filling(PublicFill))
 SHARED_WEIGHTS = replaced(
     "weights-from-the-secret", "Every client can make the weights of all.", {expand: _known_weights}
 )
 SHARED_NOISE = of_client("noise-from-the-secret", "Every client can make the noise of all.", SharedNoise)
-SHARED_BLINDS = of_client("blinds-without-seed", "The blinds of names have no secret seed.", BlindsOpenly)
+SHARED_BLINDS = of_client("blinds-without-seed", "The blinds of names have no secret seed.", named(KnownBlinds))
 
 
 # ------------------------------------------------------------------------------------------------ messages and unions
@@ -417,16 +401,7 @@ class KeptDealing(Naming):
             self.key = replace(self.key, seed=before)
 
 
-class DealsAgain(KeyedClient):
-    """Such a client."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        form, params, session, _, number, _, names, entropy = args
-        self.naming = KeptDealing(form, params, session, number, names, entropy)
-
-
-KEPT_DEALING = of_client("same-dealing-again", "All attempts at a key deal the same polynomials.", DealsAgain)
+KEPT_DEALING = of_client("same-dealing-again", "All attempts at a key deal the same polynomials.", named(KeptDealing))
 
 
 # ----------------------------------------------------------------------------------------------------- secret numbers

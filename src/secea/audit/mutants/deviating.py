@@ -12,7 +12,7 @@ import numpy as np
 
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import checking, mutant
+from secea.audit.mutants.keyed import checking, masked, mutant, named
 from secea.errors import SERVER, FaultyPeer, ProtocolError
 from secea.forms.keyed.client import KeyedClient, Released, Union
 from secea.forms.keyed.form import Kind
@@ -29,31 +29,6 @@ from secea.table import TableLike
 from secea.wire.keys import digest, expand
 from secea.wire.messages import Buffer
 from secea.wire.randomness import SEED_BYTES
-
-
-def masked_by(kind: type[Masking]) -> type[KeyedClient]:
-    """Clients whose masks, votes and shares are made like this."""
-
-    class Masked(KeyedClient):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            form, params, session, roster, number, identity, _, entropy = args
-            self.masking = kind(form, params, session, roster, number, identity, entropy)
-
-    return Masked
-
-
-def named_by(kind: type[Naming]) -> type[KeyedClient]:
-    """Clients that deal with names like this."""
-
-    class Named(KeyedClient):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            form, params, session, _, number, _, names, entropy = args
-            self.naming = kind(form, params, session, number, names, entropy)
-
-    return Named
-
 
 # ---------------------------------------------------------------------------------------------------------------- means
 
@@ -355,25 +330,25 @@ class Releasing(KeyedClient):
 NO_SELF_MASK = mutant(
     "no-self-mask",
     "With drop-outs, uploads have masks of pairs alone.",
-    Bare(of_client=masked_by(NoSelfMask)),
+    Bare(of_client=masked(NoSelfMask)),
     "left out",
 )
 BOTH_SHARES = mutant(
     "shares-as-often-as-asked",
     "A client gives out shares for one round as often as it is asked.",
-    Overheard(of_client=masked_by(Forgetful)),
+    Overheard(of_client=masked(Forgetful)),
     "opened twice",
 )
 NO_VOTES = mutant(
     "no-confirmation",
     "A client opens a sum without the others' votes.",
-    Overheard(of_client=masked_by(Unconfirmed)),
+    Overheard(of_client=masked(Unconfirmed)),
     "different sets, votes under other names",
 )
 TWO_VOTES = mutant(
     "votes-counted-twice",
     "A vote counts as often as the server shows it.",
-    Overheard(of_client=masked_by(Doubling)),
+    Overheard(of_client=masked(Doubling)),
     "different sets, votes doubled",
 )
 OLD_VOTES = Mutant(
@@ -384,7 +359,7 @@ OLD_VOTES = Mutant(
 FEW_NOISY = mutant(
     "few-noise-clients",
     "A sum may leave out noise clients, and there are none to spare.",
-    FewNoisy(of_client=masked_by(Noiseless)),
+    FewNoisy(of_client=masked(Noiseless)),
     "left out",
 )
 LOW_T = mutant("threshold-of-neighbours", "T+D+1 votes and shares are enough to open a sum.", Quick(), "two groups")
@@ -441,18 +416,18 @@ class Unmarked(Naming):
 TWO_LISTS = mutant(
     "any-list-answered",
     "Holders answer any list that the server hands them.",
-    Overheard(of_client=named_by(Unsigned)),
+    Overheard(of_client=named(Unsigned)),
     "other lists",
 )
 COPIED = mutant(
     "name-in-two-lists",
     "Holders answer a blinded name that is in two lists.",
-    Overheard(of_client=named_by(Generous)),
+    Overheard(of_client=named(Generous)),
     "points copied",
 )
 LISTS_CHANGED = mutant(
     "two-lists-in-one-epoch",
     "Clients confirm another list of a client in each attempt.",
-    Overheard(of_client=named_by(Unmarked)),
+    Overheard(of_client=named(Unmarked)),
     "lists changed",
 )

@@ -18,6 +18,7 @@ from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.masking import Masking
+from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.shared import RoundSecrets
 from secea.forms.keyed.tables import Tables
@@ -37,6 +38,30 @@ MOST_BITS: Final = 1100
 def mutant(name: str, missing: str, form: Overheard, *first: str) -> Mutant:
     """A mutant of only this form. `first`: what a server that deviates tries on it before anything else."""
     return Mutant(name, missing, {KEYED: Subject(form, first=first)})
+
+
+def masked(masking: type[Masking]) -> type[KeyedClient]:
+    """A client whose masks, votes and shares are made like this."""
+
+    class Client(KeyedClient):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            form, params, session, roster, number, identity, _, entropy = args
+            self.masking = masking(form, params, session, roster, number, identity, entropy)
+
+    return Client
+
+
+def named(naming: type[Naming]) -> type[KeyedClient]:
+    """A client that asks for names like this, and answers for them."""
+
+    class Client(KeyedClient):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            form, params, session, _, number, _, names, entropy = args
+            self.naming = naming(form, params, session, number, names, entropy)
+
+    return Client
 
 
 # --------------------------------------------------------------------------------------------------------------- masks
@@ -77,19 +102,12 @@ class SameMasks(Masking):
         return super().seeds(replace(at, round=0), L, pairs)
 
 
-class MaskedAgain(KeyedClient):
-    """Masks its uploads of all rounds alike."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        form, params, session, roster, number, identity, _, entropy = args
-        self.masking = SameMasks(form, params, session, roster, number, identity, entropy)
-
-
 FEWER_MASKS = mutant("fewer-masks", "Each client shares masks with T others in place of T+1.", FewerMasks())
 NO_MASKS = mutant("uploads-without-masks", "Uploads are not masked.", NoMasks())
 BARE_TABLES = mutant("bare-tables", "Lookup tables of the union are not masked.", Overheard(of_client=BareTables))
-SAME_MASKS = mutant("masks-of-any-round", "The masks of all rounds are the same.", Overheard(of_client=MaskedAgain))
+SAME_MASKS = mutant(
+    "masks-of-any-round", "The masks of all rounds are the same.", Overheard(of_client=masked(SameMasks))
+)
 
 
 # ------------------------------------------------------------------------------------------------------ names and rows

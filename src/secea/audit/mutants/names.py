@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from secea.arithmetic.ristretto import add, inverses, multiply, multiply_base, scalar_of, scalar_rows, total
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.forms.keyed.client import KeyedClient
+from secea.audit.mutants.keyed import named
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
@@ -29,14 +29,7 @@ Points = NDArray[np.uint8]
 
 def mutant(name: str, missing: str, naming: type[Naming] = Naming, form: type[Overheard] = Overheard) -> Mutant:
     """A mutant whose clients ask for names in this way, or whose form has other rules for it."""
-
-    class Client(KeyedClient):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            form, params, session, _, number, _, names, entropy = args
-            self.naming = naming(form, params, session, number, names, entropy)
-
-    return Mutant(name, missing, {KEYED: Subject(form(of_client=Client))})
+    return Mutant(name, missing, {KEYED: Subject(form(of_client=named(naming)))})
 
 
 # -------------------------------------------------------------------------------------------------------------- dealing

@@ -15,9 +15,8 @@ from secea.arithmetic.portable import Noise, _fields, grids_of
 from secea.arithmetic.ristretto import scalar_bytes
 from secea.audit import KEYED, PAILLIER, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, filling, mutant, noisy
+from secea.audit.mutants.keyed import MOST_BITS, OtherGrid, filling, masked, mutant, noisy
 from secea.audit.mutants.paillier import Weakened
-from secea.audit.mutants.views import masked
 from secea.audit.specification import leftover_bits
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.masking import Masking

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import checking, mutant
+from secea.audit.mutants.keyed import checking, masked, mutant
 from secea.audit.tiny import Summing
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
@@ -234,18 +234,6 @@ FEWER_NOISE = mutant("fewer-noise-clients", "T+D clients add noise in place of T
 
 
 # --------------------------------------------------------------------------------------------------------------- masks
-
-
-def masked(masking: type[Masking]) -> type[KeyedClient]:
-    """A client with these masks."""
-
-    class Client(KeyedClient):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            form, params, session, roster, number, identity, _, entropy = args
-            self.masking = masking(form, params, session, roster, number, identity, entropy)
-
-    return Client
 
 
 class SameLane(KeyedClient):
