@@ -90,7 +90,17 @@ def test_a_trace_hears_parties_and_says_whose_chunk_each_key_went_into() -> None
     for use in trace.uses:
         if use.covers is not None and use.party in range(3):
             assert use.covers.sender == use.party
-    assert {use.how for use in trace.uses} == {"masks", "vector", "rows", "noise", "fill", "stream", "hash", "derived"}
+    assert {use.how for use in trace.uses} == {
+        "masks",
+        "vector",
+        "rows",
+        "noise",
+        "fill",
+        "stream",
+        "hash",
+        "derived",
+        "point",
+    }
     everything = trace.derivable({SERVER, 0, 1, 2})
     assert all(use.key in everything for use in trace.uses)
     uploads = [header for _, header, payload in trace.sealed if header.kind is Kind.UPLOAD and len(payload) > 1000]

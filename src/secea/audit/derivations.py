@@ -26,7 +26,15 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from secea.arithmetic.ristretto import add, from_uniform, inverses, multiply, scalar_bytes, scalar_of
+from secea.arithmetic.ristretto import (
+    add,
+    from_uniform,
+    inverses,
+    multiply,
+    multiply_base,
+    scalar_bytes,
+    scalar_of,
+)
 from secea.arithmetic.streams import add_noise, add_streams, encode, row_streams, stream
 from secea.audit import Objection, Subject
 from secea.audit.standing import attributes_stand_in, standing_in
@@ -35,7 +43,7 @@ from secea.table import TableLike
 from secea.testing import Parties
 from secea.wire.keys import KEY_BYTES, Hello, Sealer
 from secea.wire.link import Signer
-from secea.wire.messages import Buffer, Header
+from secea.wire.messages import HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import KeyStream
 
 SHORTEST: Final = 16
@@ -82,6 +90,8 @@ class Trace:
         self.uses: list[Use] = []
         self.sealed: list[tuple[bytes, Header, bytes]] = []
         """Key, label and payload of each chunk."""
+        self.covered: list[tuple[Header, bytes]] = []
+        """The beginning of what lies over each chunk: of its ciphertext and its payload, one less the other."""
         self.shown: list[bytes] = []
         """What everybody may read."""
         self.scalars: list[int] = []
@@ -330,7 +340,13 @@ def _points(trace: Trace) -> dict[Any, Any]:
             trace.derived(row.tobytes(), text.tobytes())
         return out
 
-    return {multiply: multiplied, add: added, from_uniform: mapped}
+    def raised(scalars: Any, **more: Any) -> Any:
+        for scalar in scalars:
+            trace.secret(scalar.tobytes())
+            trace.used("point", scalar.tobytes(), 0, 1)
+        return multiply_base(scalars, **more)
+
+    return {multiply: multiplied, multiply_base: raised, add: added, from_uniform: mapped}
 
 
 def _scalars(trace: Trace) -> dict[Any, Any]:
@@ -412,8 +428,11 @@ def _methods(trace: Trace) -> Iterator[None]:
         return trace.derived(read(self, count), self._key)
 
     def traced_seal(self: Sealer, chunk: int, *payload: Buffer) -> memoryview:
-        trace.sends(bytes(self._cipher.key), self.header.at(chunk), b"".join(payload))
-        return seal(self, chunk, *payload)
+        header, text, message = self.header.at(chunk), b"".join(payload), seal(self, chunk, *payload)
+        trace.sends(bytes(self._cipher.key), header, text)
+        over = bytes(a ^ b for a, b in zip(text[:SHORTEST], message[HEADER_BYTES:], strict=False))
+        trace.covered.append((header, over))
+        return message
 
     def traced_sign(self: Signer, chunk: int, *payload: Buffer) -> bytes:
         message = sign(self, chunk, *payload)

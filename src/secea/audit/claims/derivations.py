@@ -21,7 +21,7 @@ from secea.arithmetic.field import M61
 from secea.arithmetic.ristretto import ORDER
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
-from secea.audit.derivations import Trace, Use, traced
+from secea.audit.derivations import SHORTEST, Trace, Use, traced
 from secea.audit.laws import Coset
 from secea.audit.mutants import common, numbers, views
 from secea.audit.mutants import derivations as mutants
@@ -32,6 +32,7 @@ from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
 from secea.testing import Parties
+from secea.wire.messages import Header
 
 DIM: Final = 61
 """Eight rows make a chunk: no two sizes are the same."""
@@ -374,13 +375,13 @@ def shared_streams(subject: Subject) -> int:
     "record",
     KEYED,
     mutants=(mutants.PUBLIC_FILL, keyed_mutants.FILL_ANEW, mutants.SHARED_WEIGHTS, mutants.SHARED_NOISE,
-             mutants.SHARED_BLINDS),
+             mutants.SHARED_BLINDS, mutants.PUBLIC_NONCE),
 )  # fmt: skip
 def keys_of_ones_own(subject: Subject) -> int:
     """Keyed: all others together cannot derive what a client keeps to itself.
 
-    The keys of its fill, of its weights in the lookup table, of its polynomials and blinds: the server and all other
-    clients. The seed of its noise: all other clients, without the server.
+    The keys of its fill, of its weights in the lookup table, of its polynomials and blinds, and the numbers behind its
+    points: the server and all other clients. The seed of its noise: all other clients, without the server.
     """
     cases = 0
     for life in lives(subject):
@@ -388,6 +389,9 @@ def keys_of_ones_own(subject: Subject) -> int:
         cases += _underivable(life, "the fill", life.uses("fill"), clients | {SERVER})
         cases += _underivable(life, "a stream", life.uses("stream"), clients | {SERVER})
         cases += _underivable(life, "the noise", life.uses("noise", kind=Kind.UPLOAD), clients)
+        shown = frozenset[bytes]().union(*map(life.trace.inside, life.trace.shown))
+        points = (use for use in life.uses("point") if use.key not in shown)  # a proof's last number is for all
+        cases += _underivable(life, "a number", points, clients | {SERVER})
         for use in life.uses("fill"):
             if life.trace.origins(use.key) != {life.identities[use.party]}:
                 raise Objection(f"the fill of client {use.party} depends on more than its identity")
@@ -434,7 +438,7 @@ def keys_of_messages(subject: Subject) -> int:
     return cases
 
 
-@claim("record", KEYED, PAILLIER, mutants=(common.ONE_KEY, mutants.ONE_BROADCAST_KEY))
+@claim("record", KEYED, PAILLIER, mutants=(common.ONE_KEY, mutants.ONE_BROADCAST_KEY, mutants.ONE_NONCE))
 def messages_once(subject: Subject) -> int:
     """Both forms: no key seals two messages, or two chunks under one number; what is sent again is the same.
 
@@ -449,6 +453,10 @@ def messages_once(subject: Subject) -> int:
             if chunks.setdefault((key, header.chunk), payload) != payload:
                 raise Objection(f"one key and one number seal two chunks: {header.title}")
             cases += 1
+        over = dict[bytes, Header]()
+        for header, stretch in life.trace.covered:
+            if len(stretch) == SHORTEST and over.setdefault(stretch, header) != header:
+                raise Objection(f"two chunks are sealed by the same stretch of a cipher: {header.title}")
     return cases
 
 

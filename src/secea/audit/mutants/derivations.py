@@ -30,10 +30,12 @@ from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps.masks import pair_seed, self_seed, shares
 from secea.steps.oprf import Blinding
+from secea.steps.oprf import _hashed as hashed
 from secea.steps.union import Words, tags_of_keys
 from secea.table import Name
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
 from secea.wire.keys import KEY_BYTES, Channel, Hello, Identity, SessionKey, expand, shared_secret
+from secea.wire.keys import _nonce as nonce
 from secea.wire.link import Link
 from secea.wire.messages import ALL, Layout
 from secea.wire.randomness import KeyStream
@@ -301,6 +303,12 @@ class KnownBlinds(Naming):
         return super()._blinded(fresh, epoch, expand(self.session, "blinds", b"%d %d" % (self.number, epoch)))
 
 
+def _open_nonce(domain: str, *parts: bytes) -> bytes:
+    """As the hash of the PRF, but a proof's nonce has nothing secret in it."""
+    return hashed(domain, *parts[2:]) if domain == "nonce" else hashed(domain, *parts)
+
+
+PUBLIC_NONCE = replaced("nonce-of-a-proof-public", "The nonce of a dealer's proof is public.", {hashed: _open_nonce})
 PUBLIC_FILL = mutant("fill-of-the-public-key", "The fill is keyed by a client's public key.", filling(PublicFill))
 SHARED_WEIGHTS = replaced(
     "weights-from-the-secret", "Every client can make the weights of all.", {expand: _known_weights}
@@ -349,6 +357,11 @@ ONE_BROADCAST_KEY = Mutant(
     "one-key-for-all-broadcasts",
     "The server seals all broadcasts under one key.",
     {KEYED: Subject(Overheard(), session=OneBroadcastSession)},
+)
+ONE_NONCE = both(
+    "one-nonce-for-all-chunks",
+    "All chunks of a message are sealed with one nonce.",
+    instead={nonce: lambda _: bytes(12)},
 )
 OPEN_CHANNELS = both(
     "channels-without-exchange", "The key of a pair comes from public keys.", session=connected(OpenChannel)
