@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import M61
+from secea.arithmetic.field import M61, PRIMES30
 from secea.errors import ParamsError
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params
@@ -44,7 +44,18 @@ def everything() -> list[tuple[Params, Numbers, int]]:
     """All N up to 60, one colluder or all others, precisions and sigmas."""
     cases = product(range(2, 61), (False, True), (8, 24, 40), (20, 40, 80))
     params = [params_of(N, N - 1 if all_others else 1, *bits) for N, all_others, *bits in cases]
-    return [(each, *chosen(each)) for each in params]
+    return [(each, *chosen(each)) for each in (*params, *small_ones())]
+
+
+def small_ones() -> list[Params]:
+    """Little to hide from many: the noise is so narrow that rounding and the number of noise clients count."""
+    return [
+        Params(
+            clients=N, dim=1, collusion=N - 1, precision=precision, sigma=1, max_abs=64.0, rounds=1, max_entities=1,
+            max_union=1,
+        )
+        for N, precision in product((80, 100), (1, 24, 32))
+    ]  # fmt: skip
 
 
 def largest_input(n: Numbers) -> int:
@@ -101,8 +112,15 @@ def test_more_clients_take_light_primes_and_two_checks(N: int, primes: int, ever
     assert n.checks == 2
 
 
+def test_the_largest_federations_take_all_primes_and_more_clients_do_not_fit() -> None:
+    n, _ = chosen(params_of(300, 1, 8))
+    assert n.ring.primes == PRIMES30
+    with pytest.raises(ParamsError, match="lower precision or sigma"):
+        chosen(params_of(330, 1, 8))
+
+
 def test_no_further_bit_fits() -> None:
-    for _, n, W in everything():
+    for _, n, W in everything()[: -len(small_ones())]:  # there the noise leaves no room, not the primes
         wide = 2 * n.noise.wide + 1  # with one more bit, or one more than that
         more = 2 * (n.C * 2 * (largest_input(n) + 2) + W * (n.s * (n.C - 1) + n.C * wide))
         assert more > math.prod(n.ring.primes) or n.f + 1 + math.frexp(n.max_abs)[1] > 60

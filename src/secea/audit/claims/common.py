@@ -19,14 +19,15 @@ from secea.audit.mutants import common as mutants
 from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.mutants import paillier as paillier_mutants
 from secea.audit.tails import uniform
-from secea.errors import SERVER, ProtocolError
+from secea.errors import SERVER, ProtocolError, Stale
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.retrieval import public_key
+from secea.party.phases import Common
 from secea.steps import oprf, union
 from secea.table import name_bytes
 from secea.testing import Derived, Parties, Recorder, Sealed, Watch
-from secea.wire.keys import expand, shared_secret
+from secea.wire.keys import KEY_BYTES, Opener, Sealer, expand, shared_secret
 from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import SEED_BYTES
 
@@ -232,6 +233,56 @@ def key_swap(subject: Subject) -> int:
     except ProtocolError:
         return len(SETS)
     raise Objection(f"a server with keys of its own in the hellos reads the names {names_read(parties, watch, relay)}")
+
+
+# ----------------------------------------------------------------------------------------------------------- broadcasts
+
+
+class Interloper:
+    """A client that also holds the wire: with the key of a broadcast it makes another one for a victim."""
+
+    def __init__(self, parties: Parties, victim: int, kind: str) -> None:
+        self.parties, self.victim, self.kind = parties, victim, kind
+        self.key = b""
+        """Of the latest broadcast."""
+        self.last: Header | None = None
+        """Of the hash that comes after the broadcast that it made."""
+        self.made = 0
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """Change what comes to the victim."""
+        header = Header.parse(message, sender, self.parties.session.form.kinds)
+        if receiver != self.victim:
+            return (message,)
+        if header.kind.name == Common.KEY:  # every client gets the same, so this one is the interloper's too
+            key = self.parties.server.link.channels[receiver].derive("seal", header.label())
+            self.key = bytes(Opener(key, header).open(header, message)[:KEY_BYTES])
+        if header.kind.name == self.kind:
+            payload = bytes(Opener(self.key, header).open(header, message))
+            self.made += 1
+            return (Sealer(self.key, header).seal(header.chunk, bytes([payload[0] ^ 1]), payload[1:]),)
+        if self.made and header.kind.name == Common.DIGEST:
+            self.last = self.last or header
+        return (message,)
+
+
+@claim("attack", KEYED, mutants=(mutants.HASH_UNREAD,))
+def broadcasts(subject: Subject) -> int:
+    """Keyed: a client that holds the wire and the key of a broadcast cannot give another client one of its own."""
+    tables = made_tables(SETS)
+    for kind in ("LISTS", "TAGS", "MEANS", "VOTES"):
+        parties = subject.parties(tables, collusion=1, dropouts=1)
+        parties.exchange.tap = tap = Interloper(parties, 1, kind)
+        with suppress(ProtocolError):
+            parties.setup()
+            parties.round(tables)
+        assert tap.made, kind
+        try:
+            if tap.last:  # else it was refused before
+                parties.clients[1].link.check_fresh(tap.last)
+        except Stale:
+            raise Objection(f"client 1 takes {kind.lower()} that another client made in the server's name") from None
+    return 4
 
 
 # ---------------------------------------------------------------------------------------------------------------- sizes

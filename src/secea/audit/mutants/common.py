@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -186,6 +187,26 @@ SEALED_WITHOUT_LABEL = both(
     "Neither the key nor the tag of a sealed message covers its label.",
     session=connected(OneKey),
     within=((Sealer, "seal", _seals_payload), (Opener, "open", _opens_payload)),
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- broadcasts
+
+
+class Hashless(Client):
+    """Takes every broadcast for the one whose hash comes."""
+
+    def _got_digest(self, opened: Opened) -> None:
+        if self._running is not None:
+            said = bytes(opened.payload)
+            self._running = SimpleNamespace(digest=lambda: said)  # type: ignore[assignment]
+        super()._got_digest(opened)
+
+
+HASH_UNREAD = Mutant(
+    "hash-of-a-broadcast-unread",
+    "A client does not compare a broadcast with its hash.",
+    {KEYED: Subject(Overheard(), client=Hashless)},
 )
 
 

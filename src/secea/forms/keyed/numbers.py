@@ -108,7 +108,7 @@ def _digits(n: int) -> tuple[int, ...]:
                 break
         else:
             digits.append(power)
-    return tuple(digits) or (1,)
+    return tuple(digits)
 
 
 def leftover_bits(s: int, w: int, digits: Sequence[int]) -> float:
@@ -138,7 +138,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
             for f in range(MOST_VALUE_BITS - exponent, params.fraction_bits, -1):
                 unit = math.ldexp(params.resolution, f)  # the resolution in units
                 wide = wide_of(params.resolution, f, noise_clients)
-                if s << width > unit / FILL_SHARE or wide < 2:
+                if s << width > unit / FILL_SHARE:
                     break
                 found = Numbers(
                     ring, C, f, 1 << width, Noise(s, digits, wide), sigma, params.max_abs, params.resolution

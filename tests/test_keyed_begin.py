@@ -1,0 +1,224 @@
+"""What a client of the keyed form does when a phase is announced: each condition alone, without the party's checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from secea.arithmetic.field import M61
+from secea.errors import SERVER, FaultyPeer, RoundLost
+from secea.forms.keyed import Keyed, Kind
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.form import ROWS, TOLERANT
+from secea.party.phases import UNKNOWN, Agreement, Row
+from secea.testing import Parties
+
+TABLES: Final = [{"a": [1.0, 2.0], "b": [0.0, 1.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0]}, {"a": [0.5, 0.0]}]
+
+
+def brought(dropouts: int = 0, *, trained: bool = False, **more: Any) -> tuple[Parties, KeyedClient, Agreement]:
+    """A federation with a union, the part of client 0, and what it agreed on; `trained`: it has a table."""
+    parties = Parties.of(TABLES, Keyed(**more), collusion=1, dropouts=dropouts)
+    parties.setup()
+    if trained:
+        parties.contribute(TABLES)
+    part = parties.clients[0].part
+    assert isinstance(part, KeyedClient)
+    return parties, part, parties.clients[0].at
+
+
+# ------------------------------------------------------------------------------------------------------ announcements
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+@pytest.mark.parametrize("phase", ["commit", "list", "secret"])
+def test_too_few_participants_are_refused_in_each_phase_by_its_own_bound(phase: str, dropouts: int) -> None:
+    _, part, at = brought(dropouts)
+    fewest = part.form.fewest(part.params, phase, 1)
+    at = replace(at, phase=phase, names=1, members=tuple(range(fewest - 1)))
+    with pytest.raises(ValueError, match=f"announces {fewest - 1} participants; we take part with {fewest} or more"):
+        part.check_begin(at)
+
+
+def test_all_take_part_in_the_first_epoch_of_names_and_fewer_in_later_ones() -> None:
+    _, part, at = brought()
+    at = replace(at, phase="list", members=(0, 1, 2))
+    with pytest.raises(ValueError, match="announces 3 participants; we take part with 4 or more"):
+        part.check_begin(replace(at, names=1))
+    part.check_begin(replace(at, names=2))
+
+
+@pytest.mark.parametrize("phase", ["list", "secret", "ready"])
+@pytest.mark.parametrize("members", [(0, 1, 2, 3, 4), (0, 1, 2, 4)])
+def test_clients_that_have_left_are_no_members(phase: str, members: tuple[int, ...]) -> None:
+    _, part, at = brought()
+    with pytest.raises(ValueError, match="members that have left"):
+        part.check_begin(replace(at, phase=phase, members=members))
+
+
+def test_a_round_needs_a_union_a_table_and_the_unions_members() -> None:
+    _, part, at = brought(trained=True)
+    at, union, table = replace(at, phase="upload", round=1), part.union, part.round
+    assert union is not None
+    assert table is not None
+    part.check_begin(at)
+    part.union = None
+    with pytest.raises(ValueError, match="not ready for"):
+        part.check_begin(at)
+    part.union, part.round = union, None
+    with pytest.raises(ValueError, match="not ready for"):
+        part.check_begin(at)
+    part.round = replace(table, means=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="not ready for"):
+        part.check_begin(at)
+    part.round = table
+    for other in (replace(at, size=UNKNOWN), replace(at, members=(0, 1, 2))):
+        with pytest.raises(ValueError, match="another union than ours"):
+            part.check_begin(other)
+    part.union = replace(union, spent=True)
+    with pytest.raises(ValueError, match="another union than ours"):
+        part.check_begin(at)
+
+
+def test_a_client_trains_for_a_union_that_it_has_with_all_its_members() -> None:
+    _, part, at = brought()
+    at, union = replace(at, phase="ready"), part.union
+    assert union is not None
+    part.check_begin(at)
+    with pytest.raises(ValueError, match="before there is a union"):
+        part.check_begin(replace(at, size=UNKNOWN))
+    with pytest.raises(ValueError, match="other members than the union has"):
+        part.check_begin(replace(at, members=(0, 1, 2)))
+    part.union = replace(union, spent=True)
+    with pytest.raises(ValueError, match="other members than the union has"):
+        part.check_begin(at)
+    part.union = None
+    with pytest.raises(ValueError, match="before there is a union"):
+        part.check_begin(at)
+
+
+def test_mask_keys_are_made_for_a_union_with_all_its_members_and_never_during_a_round() -> None:
+    _, part, at = brought(1)
+    at = replace(at, phase="batch")
+    part.check_begin(at)
+    for other in (replace(at, size=UNKNOWN), replace(at, members=(0, 1, 2))):
+        with pytest.raises(ValueError, match="mask keys that are not due"):
+            part.check_begin(other)
+    _, part, at = brought(1, trained=True)
+    with pytest.raises(ValueError, match="mask keys that are not due"):
+        part.check_begin(replace(at, phase="batch"))
+
+
+# ---------------------------------------------------------------------------------------------------- what one enters
+
+
+@pytest.mark.parametrize("members", [(0, 1, 2, 3), (0, 1, 3)])
+def test_a_union_is_spent_once_somebody_vanished_in_a_round(members: tuple[int, ...]) -> None:
+    _, part, at = brought(1, trained=True)
+    part.enter(replace(at, phase="upload", round=1))
+    assert part.union is not None
+    assert not part.union.spent
+    part.enter(replace(at, phase="agree", round=1, members=members))
+    assert part.union.spent == (len(members) < 4)
+
+
+def test_means_belong_to_the_entities_that_had_them() -> None:
+    parties, part, _ = brought()
+    parties.round(TABLES)
+    assert part.has_means
+    parties.clients[0].part.update(["a", "c"])
+    part.enter(replace(parties.clients[0].at, phase="list", names=2))
+    assert part.names == ("a", "c")
+    assert not part.has_means
+
+
+def test_means_survive_names_that_did_not_change_and_a_restart() -> None:
+    parties, part, at = brought()
+    means = parties.round(TABLES)[0]
+    part.enter(replace(at, phase="list", names=2))
+    assert part.has_means
+    parties.restart(0)
+    again = parties.clients[0].part
+    assert again is not part
+    assert again.has_means
+    np.testing.assert_array_equal(parties.means(0, TABLES[0]), means)
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_after_a_round_everybody_is_back_at_the_union(dropouts: int) -> None:
+    parties, part, _ = brought(dropouts)
+    parties.round(TABLES)
+    assert part.union is not None
+    assert {client.at.context for client in parties.clients.values()} == {part.union.context}
+    assert parties.server.at.context == part.union.context
+
+
+# ------------------------------------------------------------------------------------------------- what goes out again
+
+
+def given(part: KeyedClient, at: Agreement, table: dict[str, list[float]]) -> None:
+    """The client contributes, and the round begins."""
+    part.contribute(table, 1, at)
+    part.enter(replace(at, phase="upload", round=at.round + 1))
+
+
+def test_without_drop_outs_the_same_rows_may_go_to_the_same_members_again() -> None:
+    _, part, at = brought()
+    given(part, at, TABLES[0])
+    given(part, at, TABLES[0])
+    with pytest.raises(RoundLost, match="went out to 4 clients"):
+        part.contribute(TABLES[0], 1, replace(at, members=(0, 1, 2)))
+    with pytest.raises(RoundLost, match="other values"):
+        part.contribute({"a": [1.0, 2.0], "b": [0.0, 2.0]}, 1, at)
+
+
+def test_with_drop_outs_nothing_goes_out_again_even_to_the_same_members() -> None:
+    _, part, at = brought(1)
+    given(part, at, TABLES[0])
+    with pytest.raises(RoundLost, match="went out to 4 clients"):
+        part.contribute(TABLES[0], 1, at)
+    part.contribute(TABLES[0], 2, at)
+
+
+def test_rows_without_a_name_that_was_given_up_may_go_out_again() -> None:
+    _, part, at = brought()
+    part.update(["a"])
+    given(part, at, {"a": [1.0, 2.0]})
+    assert part.released.names == ("a",)
+    given(part, at, {"a": [1.0, 2.0]})
+
+
+# ------------------------------------------------------------------------------------------------------------ the union
+
+
+@pytest.mark.parametrize("tags", [[3, 5, 4], [3, 5, 5], [5, 3, 4], [4, 3], [1, 2, M61], [3, 9, 7, 8]])
+def test_tags_that_do_not_grow_are_refused(tags: list[int]) -> None:
+    _, part, at = brought()
+    with pytest.raises(FaultyPeer, match="tags that are out of order"):
+        part._got_tags(replace(at, size=len(tags)), {(Kind.TAGS, SERVER): np.array(tags, "<u8").tobytes()})
+
+
+# ----------------------------------------------------------------------------------------------------------- the phases
+
+
+@pytest.mark.parametrize("rows", [ROWS, TOLERANT], ids=["without drop-outs", "with drop-outs"])
+def test_what_begins_again_is_announced_and_comes_before_what_was_lost(rows: tuple[Row, ...]) -> None:
+    order = ["commit", "deal", "list", "confirm", "evaluate", "secret"]
+    order += ["table", "batch", "ready", "upload", "agree", "open"]
+    again = {row.phase: row.on_loss for row in rows}
+    assert again.pop("end") == ""
+    for phase, first in again.items():
+        assert order.index(first) <= order.index(phase)
+        assert {row.phase: row for row in rows}[first].announced
+    assert {phase for phase, first in again.items() if first == "commit"} == {"commit", "deal"}
+    assert {phase for phase, first in again.items() if first == "list"} == {"list", "confirm", "evaluate"}
+
+
+def test_only_rounds_go_on_without_some_and_only_they_are_lost() -> None:
+    assert [row.phase for row in TOLERANT if row.tolerates] == ["upload", "agree", "open"]
+    assert [row.phase for row in TOLERANT if row.loses_round] == ["upload", "agree", "open"]
+    assert [row.phase for row in ROWS if row.tolerates] == []
+    assert [row.phase for row in ROWS if row.loses_round] == ["upload"]
