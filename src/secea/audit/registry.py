@@ -9,6 +9,7 @@ from typing import Final
 from secea.audit import KEYED, PAILLIER, Claim, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.claims import (
+    agreed,
     common,
     counts,
     derivations,
@@ -45,6 +46,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     numbers,
     counts,
     common,
+    agreed,
     rogue,
     randomness,
     paillier,

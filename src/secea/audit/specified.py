@@ -186,6 +186,7 @@ class Expected:
         self.slot = {name: sorted(tags.values()).index(tag) for name, tag in tags.items()}
         layout = self.parties.session.form.layout(Kind.MEANS, params, self.at, SERVER, ALL)
         self.spans = [layout.span(chunk) for chunk in range(layout.chunks)]
+        self.values = {v: self._encoded(v) for v in self.members}
 
     def table(self, v: int) -> Table:
         """What client v contributed."""
@@ -215,7 +216,7 @@ class Expected:
             beta=draw("beta"),
         )
 
-    def values(self, v: int) -> dict[int, oracle.Vector]:
+    def _encoded(self, v: int) -> dict[int, oracle.Vector]:
         """What client v encodes, slot by slot."""
         n, table = self.n, self.table(v)
         identity = self.parties.identities[v].secret
@@ -310,7 +311,7 @@ class Expected:
 
     def upload(self, v: int, chunk: int, b: int) -> list[oracle.Vector]:
         """What client v uploads."""
-        span, p, values = self.spans[chunk], self.n.ring.primes[b], self.values(v)
+        span, p, values = self.spans[chunk], self.n.ring.primes[b], self.values[v]
         y = {
             i - span.start: tuple(self.n.C * x + g for x, g in zip(values[i], self.G(name, b), strict=True))
             for name, i in self.slot.items()
@@ -334,9 +335,9 @@ def differs(parties: Parties, tables: Sequence[Table | None], record: Record) ->
     for v in due.members:
         mine = part_of(parties, v).union
         assert mine is not None
-        if record.rounds[v].values[mine.order].tolist() != [list(row) for _, row in sorted(due.values(v).items())]:
+        if record.rounds[v].values[mine.order].tolist() != [list(row) for _, row in sorted(due.values[v].items())]:
             yield f"what client {v} encodes"
-        if mine.slots.tolist() != sorted(due.values(v)):
+        if mine.slots.tolist() != sorted(due.values[v]):
             yield f"the slots of client {v}"
     for chunk, broadcast in enumerate(record.broadcast):
         e = {w: due.noise(w, chunk) for w in due.noisy}

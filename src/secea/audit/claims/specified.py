@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,24 +15,40 @@ from secea.audit.mutants import specified as mutants
 from secea.audit.specified import Table, differs, recorded
 from secea.audit.standing import standing_in
 
-CASES: Final[tuple[Mapping[str, Any], ...]] = (
-    {"clients": 5, "collusion": 2, "dropouts": 0, "gone": ()},
-    {"clients": 6, "collusion": 1, "dropouts": 2, "gone": (1, 4)},
-    {"clients": 4, "collusion": 2, "dropouts": 0, "gone": (), "precision": 40},
+
+@dataclass(frozen=True)
+class Case:
+    """A federation, and from where on its rounds are counted when it goes on."""
+
+    clients: int
+    collusion: int
+    later: int
+    names: int = 11
+    gone: tuple[int, ...] = ()
+    """Who vanishes in a round."""
+    dim: int = 3
+    chunk_bytes: int = 300
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: Final = (
+    Case(5, 2, later=300),
+    Case(6, 1, later=70_000, gone=(1, 4), more={"dropouts": 2}),
+    Case(4, 2, later=(1 << 24) + 9, more={"precision": 40}),
+    Case(2, 1, later=(1 << 31) + 2, names=270, dim=1, chunk_bytes=1),
 )
-"""Without drop-outs, with some, and with primes of 30 bits."""
-DIM: Final = 3
+"""Without drop-outs, with some, with primes of 30 bits, and with more chunks than fit into a byte."""
 
 
-def _tables(clients: int) -> list[Table]:
+def _tables(case: Case) -> list[Table]:
     """Random, small, coarse and large numbers."""
-    rng = np.random.default_rng(clients)
+    rng, dim = np.random.default_rng(case.clients), case.dim
     some = [0.0, 64.0, -64.0, 0.125, 3.25]
     tables: list[Table] = []
-    for n in range(clients):
-        own = [f"name {i}" for i in range(11) if i % clients == n or rng.random() < 0.4]
+    for n in range(case.clients):
+        own = [f"name {i}" for i in range(case.names) if i % case.clients == n or rng.random() < 0.4]
         tables.append(
-            {name: np.where(rng.random(DIM) < 0.3, rng.choice(some, DIM), rng.normal(size=DIM)) for name in own}
+            {name: np.where(rng.random(dim) < 0.3, rng.choice(some, dim), rng.normal(size=dim)) for name in own}
         )
     return tables
 
@@ -42,21 +58,24 @@ def _tables(clients: int) -> list[Table]:
     KEYED,
     mutants=(
         mutants.LIST_NOT_BOUND, mutants.HALF_THE_LIST, keyed.NO_FILL, keyed.NO_WIDE, derivations.ONE_PART,
-        views.SAME_G, views.SAME_ALPHA, mutants.STALE_FILL,
+        views.SAME_G, views.SAME_ALPHA, mutants.STALE_FILL, mutants.SHORT_ROUNDS,
+        mutants.SHORT_CHUNKS,
     ),
 )  # fmt: skip
 def as_specified(subject: Subject) -> int:
     """Keyed: every byte of a union, of uploads and of broadcasts is what the specification makes of the same draws.
 
-    Made again in plain integers, with several chunks, drop-outs, and both kinds of fields; twice, with other names.
+    Made again in plain integers, with several chunks, drop-outs, and both kinds of fields; twice, with other names, and
+    many rounds later.
     """
     cases = 0
     for case in CASES:
-        params, gone = {key: value for key, value in case.items() if key not in ("clients", "gone")}, case["gone"]
-        tables = _tables(case["clients"])
+        tables = _tables(case)
         form = replace(form_of(subject), batch=2)
-        with standing_in({}, CHUNK_BYTES=300):
-            parties = replace(subject, form=form).parties(tables, max_union=20, **params)
+        with standing_in({}, CHUNK_BYTES=case.chunk_bytes):
+            parties = replace(subject, form=form).parties(
+                tables, collusion=case.collusion, max_union=case.names + 9, rounds=(1 << 32) - 1, **case.more
+            )
             parties.setup()
             for again in (False, True):
                 if again:
@@ -65,12 +84,13 @@ def as_specified(subject: Subject) -> int:
                     tables[0] = {name: tables[0].get(name, tables[0][names[0]]) for name in fresh}
                     parties.exchange.losses, parties.exchange.here = {}, set(parties.clients)
                     parties.clients[0].part.update(fresh)
+                    parties.server.at = replace(parties.server.at, round=case.later)
                     parties.exchange.run(form.names_phase, parties.clients)
-                parties.exchange.losses = dict.fromkeys(gone, form.round_phase)
+                parties.exchange.losses = dict.fromkeys(case.gone, form.round_phase)
                 with recorded() as record:
                     parties.contribute(tables)
                     parties.exchange.run(form.round_phase, parties.clients)
                 for what in differs(parties, tables, record):
-                    raise Objection(f"{what} is not as specified, with {params}")
+                    raise Objection(f"{what} is not as specified: {case}")
                 cases += sum(map(len, record.uploads.values())) + len(record.broadcast)
     return cases

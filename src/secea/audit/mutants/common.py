@@ -24,7 +24,7 @@ from secea.party.client import Client
 from secea.party.phases import Agreement
 from secea.table import canonical_names
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
-from secea.wire.keys import SIGNATURE_BYTES, Channel, Identity, Opener, Roster, Sealer
+from secea.wire.keys import SIGNATURE_BYTES, Channel, Identity, Opener, Roster, Sealer, spelled
 from secea.wire.link import Link, Opened, Signer, Verifier
 from secea.wire.messages import HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy, KeyStream
@@ -57,6 +57,34 @@ UNPINNED = both(
     "identities-not-pinned",
     "Clients take the identities of others from the server, not from the roster.",
     session=Unpinned,
+)
+
+
+# --------------------------------------------------------------------------------------------------------- fingerprints
+
+
+class ServerUnnamed(Roster):
+    """A roster that says nothing of the server."""
+
+    def canonical(self) -> bytes:
+        """The clients alone."""
+        return b"\n".join(self.clients + tuple(name.encode() for name in self.names))
+
+
+FEW_DIGITS = both(
+    "fingerprints-of-48-bits",
+    "People compare three groups of a fingerprint.",
+    instead={spelled: lambda data: " ".join(data.hex()[i : i + 4] for i in range(0, 40, 16))},
+)
+SAME_DIGITS = both(
+    "fingerprints-that-repeat",
+    "The second half of a fingerprint is its first one again.",
+    instead={spelled: lambda data: " ".join(2 * [data.hex()[i : i + 4] for i in range(0, 20, 4)])},
+)
+SERVER_NOT_PINNED = both(
+    "fingerprint-without-server",
+    "A session's hash does not depend on the server's key.",
+    within=((Roster, "canonical", ServerUnnamed.canonical),),
 )
 
 

@@ -1,8 +1,9 @@
-"""What a client of the keyed form does when a phase is announced: each condition alone, without the party's checks."""
+"""A client of the keyed form by itself: what it may be announced, what it keeps, what it sends again, what it reads."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from secea.arithmetic.field import M61
 from secea.errors import SERVER, FaultyPeer, RoundLost
 from secea.forms.keyed import Keyed, Kind
-from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.client import KeyedClient, Union
 from secea.forms.keyed.form import ROWS, TOLERANT
 from secea.party.phases import UNKNOWN, Agreement, Row
 from secea.testing import Parties
@@ -189,6 +190,40 @@ def test_rows_without_a_name_that_was_given_up_may_go_out_again() -> None:
     given(part, at, {"a": [1.0, 2.0]})
     assert part.released.names == ("a",)
     given(part, at, {"a": [1.0, 2.0]})
+
+
+# -------------------------------------------------------------------------------------------------------- what it says
+
+
+@pytest.mark.parametrize("drawn", [0, 1, M61 - 2, M61 - 1, M61, M61 + 7, 2**256 - 1])
+def test_whoever_has_other_entities_says_a_random_element_that_is_not_zero(drawn: int) -> None:
+    alone: Any = SimpleNamespace(
+        number=0, union=Union(b"", b""), renamed=True, _entropy=lambda size: drawn.to_bytes(size, "little")
+    )
+    KeyedClient._say(alone, Agreement(round=1))
+    assert alone.union.said == (1, (1 + drawn % (M61 - 1)).to_bytes(8, "little"))
+
+
+# -------------------------------------------------------------------------------------------------------- what it reads
+
+
+@pytest.mark.parametrize(("beyond", "there"), [(0.0, True), (3.0, False), (1000.0, False)])
+def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: float, there: bool) -> None:
+    """The largest honest value is max_abs and half of the coarsest grid; noise moves it by less than the resolution."""
+    dim = 1000
+    tables = [{"a": np.full(dim, 64.0)}, {"b": np.zeros(dim)}]
+    parties = Parties.of(tables, Keyed(), max_abs=64.0)
+    parties.setup()
+    parties.contribute(tables)
+    part = parties.clients[0].part
+    assert isinstance(part, KeyedClient)
+    assert part.round is not None
+    value = 65.0 + beyond * part.params.resolution
+    values = np.full((1, dim), round(value * 2**part.numbers.f), np.int64)
+    part.round = replace(part.round, values=values)
+    parties.exchange.run("upload", range(2))
+    assert part.without_mean == (() if there else ("a",))
+    assert parties.clients[1].part.without_mean == ()
 
 
 # ------------------------------------------------------------------------------------------------------------ the union
