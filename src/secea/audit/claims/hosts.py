@@ -1,0 +1,167 @@
+"""Claims about a client at its site: the `Host` that all engines drive trains anew, saves first, and says nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
+from secea.audit.mutants import hosts as mutants
+from secea.engines.host import Host, Participant
+from secea.engines.port import Order, Reply, Task
+from secea.engines.store import Store
+from secea.errors import RoundLost
+from secea.forms.keyed.client import KeyedClient
+from secea.party.phases import REST, STOPPED
+from secea.table import Table
+from secea.wire.messages import Buffer
+
+SETS: Final = tuple([f"merchant {letter}" for letter in own] for own in ("abc", "bcd", "ace", "abd"))
+ME: Final = 1
+LOST: Final = 2
+DIM: Final = 2
+
+
+class Site:
+    """A federation in which one client is a host with saved state; others contribute what they always did."""
+
+    def __init__(self, subject: Subject, folder: Path, dropouts: int = 0) -> None:
+        rng = np.random.default_rng(len(SETS))
+        self.tables = [{name: rng.normal(size=DIM) for name in own} for own in SETS]
+        self.parties = subject.parties(self.tables, collusion=1, dropouts=dropouts)
+        self.trained: list[int] = []
+        """The rounds for which the host trained."""
+        self.wrong = False
+        """Whether what it trains is no table."""
+        identity, session = self.parties.identities[ME], self.parties.session
+        self.store = Store(folder, identity, session.hash)
+        self._participant = Participant(lambda: SETS[ME], self._train)
+        self.host = self.born()
+
+    def born(self) -> Host:
+        """A new life of the host, from its store."""
+        self.host = Host(self.parties.session, ME, self.parties.identities[ME], self._participant, self.store)
+        self.parties.clients[ME] = self.host.client
+        return self.host
+
+    def _train(self, _: Table | None, round: int) -> dict[str, NDArray[np.float64]]:
+        self.trained.append(round)
+        added = np.inf if self.wrong else len(self.trained)
+        return {name: row + added for name, row in self.tables[ME].items()}
+
+    def obeys(self, *messages: Buffer) -> Reply:
+        """What the host does when it is its turn."""
+        return self.host.obey(Order(Task.ROUND, self.host.client.at.round + 1, [*messages]))
+
+    def ask(self) -> None:
+        """Everybody who is here trains, if it must, and says that it is ready."""
+        parties = self.parties
+        parties.number += 1
+
+        def contribute(n: int) -> None:
+            if n == ME:
+                self.obeys()
+            else:
+                parties.clients[n].contribute(self.tables[n], parties.number)
+
+        parties.exchange.ask(parties.server.at.members, contribute)
+
+    @property
+    def part(self) -> KeyedClient:
+        """The host's client."""
+        part = self.host.client.part
+        assert isinstance(part, KeyedClient)
+        return part
+
+
+@claim("attack", KEYED, mutants=(mutants.SENT_AGAIN, mutants.TABLE_OF_ANY_ROUND))
+def lost_rounds(subject: Subject) -> int:
+    """Keyed: a host whose round was lost trains again before it uploads to others, also after a restart.
+
+    Else the difference of two sums is one client's row, to an owner in league with the server.
+    """
+    for restarts in (False, True):
+        with TemporaryDirectory() as folder:
+            site = Site(subject, Path(folder))
+            parties, exchange = site.parties, site.parties.exchange
+            parties.setup()
+            site.ask()
+            exchange.losses = {LOST: parties.session.form.round_phase}
+            with suppress(RoundLost):
+                exchange.run(parties.session.form.round_phase, range(len(SETS)))
+            out = site.part.released
+            assert (out.round, out.members) == (1, (0, 1, 2, 3))
+            assert out.values is not None
+            went, exchange.losses = out.values, {}
+            if restarts:
+                site.obeys()  # and saves
+                site.born()
+                exchange.greet()
+                exchange.deliver()
+            parties.union([n for n in range(len(SETS)) if n != LOST])
+            site.ask()
+            now = site.part.round
+            assert now is not None
+            if np.isin(now.values, went).any() or site.trained != [1, 2]:
+                raise Objection("a host uploads to others what it trained for a round that was lost")
+    return 2
+
+
+@claim("record", KEYED, PAILLIER, mutants=(mutants.SAVED_AFTERWARDS,))
+def saved_first(subject: Subject) -> int:
+    """Both forms: what a host sends is in its saved state before it is sent."""
+    cases = 0
+    with TemporaryDirectory() as folder:
+        site = Site(subject, Path(folder))
+        parties, form = site.parties, site.parties.session.form
+
+        def saved() -> None:
+            nonlocal cases
+            reply = site.obeys()
+            before = site.store.load("client")
+            if before != site.host.client.save():
+                raise Objection(f"a host sends {len(reply.messages)} messages before it saves where it is")
+            cases += bool(reply.messages)
+
+        parties.exchange.greet()
+        parties.exchange.deliver()
+        parties.server.begin(form.setup_phase, range(len(SETS)))
+        parties.exchange.deliver()
+        while parties.server.at.phase != REST:
+            saved()
+            parties.exchange.step()
+        site.ask()
+        saved()
+    assert cases > 3
+    return cases
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.GOES_ON, mutants.TELLS_ALL))
+def refusals_at_hosts(subject: Subject) -> int:
+    """Both forms: an authentic message that is wrong ends a host's attempt, and what it reports names no entity."""
+    with TemporaryDirectory() as folder:
+        site = Site(subject, Path(folder))
+        parties = site.parties
+        parties.setup()
+        link, at = parties.server.link, site.host.client.at
+        wrong = link.sealer(link.label(parties.session.form.kinds["BEGIN"], at.numbers, at.context), ME)
+        reply = site.obeys(wrong.seal(0, b"no word on who takes part"))
+        if site.host.client.at.phase != STOPPED or reply.messages:
+            raise Objection("a host goes on after an authentic message that is wrong")
+    with TemporaryDirectory() as folder:
+        site = Site(subject, Path(folder))
+        parties = site.parties
+        parties.setup()
+        site.wrong = True
+        parties.server.begin(parties.session.form.ready_phase, range(len(SETS)))
+        parties.exchange.deliver()
+        reply = site.obeys()
+        assert reply.fault, "the host did not object to its own table"
+        if "merchant" in reply.fault:
+            raise Objection("a host tells the server's side the name of an entity")
+    return 2

@@ -1,0 +1,70 @@
+"""Either form with a host that is careless with what it trained, saved or says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from secea.audit import KEYED, Mutant, Subject
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.common import both
+from secea.engines.host import Host, told
+from secea.engines.port import Order, Reply
+from secea.errors import RoundLost
+from secea.party.client import Client
+
+
+def _sends_again(self: Host, round: int) -> None:
+    """After a lost round the same table goes out as that of the next one."""
+    if self._table is None or self.client.part.has_means:
+        self._train(round)
+    assert self._table is not None
+    try:
+        self.client.contribute(self._table, self._trained)
+    except RoundLost:
+        self._keep(self._table, round)
+        self.client.contribute(self._table, self._trained)
+
+
+def _of_any_round(self: Host) -> Client | None:
+    """A restored table counts as one that was never sent."""
+    made = restored(self)
+    self._trained += made is not None
+    return made
+
+
+def _sends_first(self: Host, order: Order) -> Reply:
+    """Saves what it said the time before."""
+    save, self._save = self._save, lambda: None  # type: ignore[method-assign]
+    reply = obey(self, order)
+    self._save = save  # type: ignore[method-assign]
+    return reply
+
+
+def _goes_on(self: Host, order: Order) -> Reply:
+    """Does not stop at what is wrong."""
+    stop, self.client.stop = self.client.stop, lambda: None  # type: ignore[method-assign]
+    reply = obey(self, order)
+    self.client.stop = stop  # type: ignore[method-assign]
+    return reply
+
+
+restored, obey = Host._restored, Host.obey
+
+
+def _both(name: str, missing: str, method: str, instead: Any) -> Mutant:
+    return both(name, missing, within=((Host, method, instead),))
+
+
+SENT_AGAIN = Mutant(
+    "lost-round-sent-again",
+    "After a lost round a host uploads the same values as those of the next one.",
+    {KEYED: Subject(Overheard(), within=((Host, "_contribute", _sends_again),))},
+)
+TABLE_OF_ANY_ROUND = Mutant(
+    "restored-table-of-the-next-round",
+    "A restarted host takes its table for one of the round to come.",
+    {KEYED: Subject(Overheard(), within=((Host, "_restored", _of_any_round),))},
+)
+SAVED_AFTERWARDS = _both("saved-after-sent", "A host sends before it saves.", "obey", _sends_first)
+GOES_ON = _both("host-goes-on", "A host does not stop at an authentic message that is wrong.", "obey", _goes_on)
+TELLS_ALL = both("host-tells-all", "A host reports its errors in full.", instead={told: str})
