@@ -21,7 +21,7 @@ from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
 from secea.party.client import Client
-from secea.party.phases import REST, STOPPED
+from secea.party.phases import REST, STOPPED, Agreement
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.steps import oprf
@@ -917,6 +917,37 @@ def test_members_have_no_list_in_the_newcomers_epoch() -> None:
     others = [n for n in errors if n != ROGUE]
     assert set(others) == {0, 2, 3, 4}
     assert all(errors[n].suspects == (ROGUE,) for n in others)
+
+
+def test_where_nobody_came_the_first_epoch_of_names_is_never_due() -> None:
+    then = follow(founded(4, 2), LEAVE, collusion=1)
+    then.setup()
+    part, at = naming(then.clients[0]), replace(then.clients[0].at, phase="list", members=(0, 1, 2))
+    with pytest.raises(ValueError, match="announces epoch 1 of names; it is not due"):
+        part.check_begin(replace(at, names=1))
+    part.check_begin(replace(at, names=2))
+
+
+def test_a_key_is_made_in_the_first_epoch_and_not_once_names_were_asked_for() -> None:
+    part = naming(follow(founded(4, 2), JOIN, collusion=2).clients[0])
+    at = Agreement(phase="commit", members=(0, 1, 2, 3, 4), names=1)
+    part.check_begin(at)
+    assert not part.begun
+    with pytest.raises(ValueError, match="announces a new key"):
+        part.check_begin(replace(at, names=2))
+    for begun in (replace(part.names, asked=1), replace(part.names, marks={0: b""})):
+        part.names = begun
+        with pytest.raises(ValueError, match="announces a new key"):
+            part.check_begin(at)
+
+
+def test_a_member_that_does_not_deal_signs_the_hash_of_nothing() -> None:
+    old = founded(4, 2)
+    form = record_of(old, JOIN)
+    then, dealers = follow(old, JOIN, collusion=2, form=form), form.taken_over.dealers
+    hashes = {n: naming(then.clients[n])._own_hash() for n in range(4)}
+    assert {n for n, each in hashes.items() if each == oprf.commitments_hash(b"")} == {0, 1, 2, 3} - set(dealers)
+    assert len(dealers) == 3
 
 
 def test_whoever_left_is_in_no_union(monkeypatch: pytest.MonkeyPatch) -> None:
