@@ -64,6 +64,10 @@ class Book:
         """Uploads in a union after that, or with fewer members than it has: slots lose owners, and are known."""
         self.reused: list[str] = []
         """Masks that cover two uploads."""
+        self.signed: dict[tuple[int, bytes, int], tuple[int, ...]] = {}
+        """The U that each client signed, by its L and q."""
+        self.torn: list[str] = []
+        """Rounds of which a client signed two."""
         self._covered: dict[tuple[int, bytes], bytes] = {}
         self.lists: dict[int, set[bytes]] = {}
         """The lists of blinded names that each client sent."""
@@ -113,6 +117,12 @@ class Book:
             part.number, part.round.number, at, numbers.ring.from_bytes(payload[:body], size, width).copy(), pairs, own,
             part.secrets(at).of(0, size, ()).rho, numbers.ring, keys, len(payload) > body,
         )  # fmt: skip
+
+    def vote(self, part: KeyedClient, at: Agreement) -> None:
+        """A client signs who is in the sum."""
+        assert part.union is not None
+        if self.signed.setdefault((part.number, part.union.L, at.round), at.members) != at.members:
+            self.torn.append(f"client {part.number} signs two sets for one round")
 
     def opening(self, part: KeyedClient, at: Agreement, payload: bytes) -> None:
         """A client gives out shares."""
@@ -228,7 +238,7 @@ class Book:
         Of sums only those of later training rounds than `since`.
         """
         said = [f"client {n} gives out shares of both secrets of client {v} for one round" for n, v in self.both()]
-        said += self.reused
+        said += self.reused + self.torn
         fewest = N - D if D else (2 if T == N - 1 else min(N, T + 2))
         for upload in self.uploads.values():
             if upload.training > since and D and self._too_few_open(upload.keys[upload.sender], N - D - 1):

@@ -264,6 +264,8 @@ class Stage:
         match header.kind:
             case Kind.UPLOAD:
                 book.upload(part, at, self.payload(message))
+            case Kind.VOTE:
+                book.vote(part, at)
             case Kind.OPENING:
                 book.opening(part, at, self.payload(message))
             case Kind.PART:

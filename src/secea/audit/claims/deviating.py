@@ -66,6 +66,7 @@ def lying_server_ownership(subject: Subject) -> int:
         mutants.NO_VOTES,
         mutants.TWO_VOTES,
         mutants.OLD_VOTES,
+        mutants.VOTES_AGAIN,
         mutants.LOW_T,
         mutants.NOISE_ANEW,
         mutants.TWO,
@@ -76,7 +77,7 @@ def lying_server_ownership(subject: Subject) -> int:
 def lying_server_sums(subject: Subject) -> int:
     """Keyed: a server with T clients' help gets one sum for each training round, and nobody's two shares.
 
-    The sum is over t clients or more; without drop-outs over all that take part.
+    The sum is over t clients or more; without drop-outs over all that take part. Nobody signs two sets for one round.
     """
     return objected(subject, lambda episode: episode.sums)
 

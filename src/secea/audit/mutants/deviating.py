@@ -244,6 +244,15 @@ def _timeless(session: bytes, at: Agreement, noisy: Sequence[int]) -> bytes:
     return statement(session, replace(at, context=b"", round=0), ())
 
 
+class Wavering(KeyedClient):
+    """Signs until a sum is opened."""
+
+    def enter(self, at: Agreement) -> None:
+        """An upload counts as not signed."""
+        super().enter(at)
+        self.uploaded = at.round if at.phase in (self.form.round_phase, "agree") else 0
+
+
 class Noiseless(Masking):
     """Opens sums with few noise clients."""
 
@@ -355,6 +364,12 @@ OLD_VOTES = Mutant(
     "votes-of-any-round",
     "A vote says nothing of the round and the union.",
     {KEYED: Subject(Overheard(), instead={statement: _timeless}, first=("old votes",))},
+)
+VOTES_AGAIN = mutant(
+    "votes-for-two-sums",
+    "A client signs another set of clients as long as nothing is opened.",
+    Overheard(of_client=Wavering),
+    "signed twice",
 )
 FEW_NOISY = mutant(
     "few-noise-clients",

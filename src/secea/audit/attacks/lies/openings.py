@@ -120,6 +120,15 @@ def opened_twice(play: Play) -> None:
     play.outcome("two openings of one round", before)
 
 
+def signed_twice(play: Play) -> None:
+    """The server asks for votes for one U, and for another one as long as nothing is opened."""
+    st, before = play.stage, play.refusals()
+    st.upload()
+    for U in (st.everyone, st.everyone[:-1], st.everyone[1:]):
+        st.votes(U)
+    play.outcome("votes for two U of one round", before)
+
+
 LEFT_OUT: Final = {0: (2, 4), 2: (4, 5), 3: (2, 5), 4: (2, 5), 5: (2, 4)}
 """The published attack, N=6, D=2, T=1: whom each client is told to leave out. Client 1 helps the server."""
 
