@@ -149,12 +149,13 @@ def test_means_survive_names_that_did_not_change_and_a_restart() -> None:
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
-def test_after_a_round_everybody_is_back_at_the_union(dropouts: int) -> None:
+def test_before_and_after_a_round_everybody_is_at_the_union(dropouts: int) -> None:
     parties, part, _ = brought(dropouts)
-    parties.round(TABLES)
-    assert part.union is not None
-    assert {client.at.context for client in parties.clients.values()} == {part.union.context}
-    assert parties.server.at.context == part.union.context
+    for _ in range(2):
+        assert part.union is not None
+        assert {client.at.context for client in parties.clients.values()} == {part.union.context}
+        assert parties.server.at.context == part.union.context
+        parties.round(TABLES)
 
 
 # ------------------------------------------------------------------------------------------------- what goes out again
@@ -207,8 +208,9 @@ def test_whoever_has_other_entities_says_a_random_element_that_is_not_zero(drawn
 # -------------------------------------------------------------------------------------------------------- what it reads
 
 
+@pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("beyond", "there"), [(0.0, True), (3.0, False), (1000.0, False)])
-def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: float, there: bool) -> None:
+def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: float, there: bool, sign: int) -> None:
     """The largest honest value is max_abs and half of the coarsest grid; noise moves it by less than the resolution."""
     dim = 1000
     tables = [{"a": np.full(dim, 64.0)}, {"b": np.zeros(dim)}]
@@ -218,8 +220,8 @@ def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: flo
     part = parties.clients[0].part
     assert isinstance(part, KeyedClient)
     assert part.round is not None
-    value = 65.0 + beyond * part.params.resolution
-    values = np.full((1, dim), round(value * 2**part.numbers.f), np.int64)
+    values = np.zeros((1, dim), np.int64)
+    values[:, : 1 if beyond else dim] = sign * round((65.0 + beyond * part.params.resolution) * 2**part.numbers.f)
     part.round = replace(part.round, values=values)
     parties.exchange.run("upload", range(2))
     assert part.without_mean == (() if there else ("a",))
@@ -234,6 +236,15 @@ def test_tags_that_do_not_grow_are_refused(tags: list[int]) -> None:
     _, part, at = brought()
     with pytest.raises(FaultyPeer, match="tags that are out of order"):
         part._got_tags(replace(at, size=len(tags)), {(Kind.TAGS, SERVER): np.array(tags, "<u8").tobytes()})
+
+
+@pytest.mark.parametrize("tags", [[], [1], [1, 2, 3], [M61 - 1]])
+def test_whoever_misses_its_tags_continues_without_slots(tags: list[int]) -> None:
+    _, part, at = brought()
+    found = part._got_tags(at, {(Kind.TAGS, SERVER): np.array(tags, "<u8").tobytes()})
+    assert found.size == len(tags)
+    assert part.union is not None
+    assert part.union.slots.size == part.union.order.size == 0
 
 
 # ----------------------------------------------------------------------------------------------------------- the phases

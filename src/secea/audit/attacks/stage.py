@@ -207,8 +207,8 @@ class Stage:
                 self.wrong.append(f"client {n} accepts a wrong mean in the phase '{at.phase}'")
         if isinstance(part, KeyedClient):
             assert part.union is not None
-            there = np.isin(part._tags(), part.union.tags)
-            if any(name in without for name, hit in zip(part.names, there, strict=True) if hit and name in table):
+            there = [part.names[i] for i in part.union.order]
+            if any(name in without for name in there if name in table):
                 self.wrong.append(f"client {n} believes that nobody has an entity that it owns itself")
             self._check_noise(n, at)
         if (n, at.round) in self._stopped:

@@ -220,7 +220,7 @@ class ListedRows(KeyedClient):
         after = super()._got_tags(at, got)
         assert self.union is not None
         mine = self.union
-        keys = [hashlib.blake2b(b"%d" % mine.tags[i], digest_size=32, key=mine.L).digest() for i in mine.slots]
+        keys = [hashlib.blake2b(b"%d" % tag, digest_size=32, key=mine.L).digest() for tag in self._tags()[mine.order]]
         self.union = replace(mine, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 32))
         return after
 

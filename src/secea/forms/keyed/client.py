@@ -61,7 +61,6 @@ class Union:
     L: bytes = b""
     spent: bool = False
     """Whether somebody vanished in a round. Slots without an owner were seen, so the next round needs a new union."""
-    tags: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False)
     slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
     """The slots of own entities, in order."""
     order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
@@ -369,7 +368,7 @@ class KeyedClient(ClientDefaults):
             hashlib.blake2b(self._kappa(self.names[i]), digest_size=32, key=row_key).digest() for i in order
         )
         self.union = replace(
-            self.union, L=L, tags=tags, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
+            self.union, L=L, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
             keys=np.frombuffer(keys, np.uint8).reshape(-1, 32),
         )  # fmt: skip
         return replace(at, size=int(tags.size))
