@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid
-from secea.arithmetic.field import M61, Residues, Ring
+from secea.arithmetic.field import M61, RING61, Residues, Ring
 from secea.arithmetic.ristretto import ORDER
 from secea.audit.standing import attributes_stand_in, standing_in
 from secea.errors import SERVER
@@ -411,3 +411,46 @@ def union_differs(parties: Parties, due: Expected) -> Iterator[str]:
             "L": (each.L, digested(b"L", each.context, listed, digested(b"L of a secret", secret))),
         }
         yield from (f"{what} of client {v}" for what, (real, right) in expected.items() if real != right)
+
+
+# --------------------------------------------------------------------------------------------------- lookup tables
+
+WORD: Final = (1 << 64) - 1
+
+
+def mixed(x: int, key: int) -> int:
+    """The finaliser of SplitMix64."""
+    z = ((x ^ key) + 0x9E3779B97F4A7C15) & WORD
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+    return z ^ (z >> 31)
+
+
+def lookup_table(part: KeyedClient, at: Agreement, F: Mapping[Name, bytes]) -> bytes:
+    """What a client sends of its names in a union: for each tag three cells, under a mask with each other member."""
+    union, params = part.union, part.params
+    assert union is not None
+    assert params.max_union is not None
+    assert at.attempt == 0
+    third = -(-(-(-params.max_union * 14 // 10) + 900) // 3)
+    text = hashlib.blake2b(at.context, digest_size=32, person=b"secea union").digest()
+    *places, check = (int.from_bytes(text[i : i + 8], "little") for i in range(0, 32, 8))
+    tag_key = expand(union.secret, "tags", at.context)
+    hashed = {hashlib.blake2b(each, digest_size=8, key=tag_key).digest() for each in F.values()}
+    tags = sorted({(int.from_bytes(each, "little") >> 3) % M61 for each in hashed})
+    bound = digested(b"secret", union.secret)
+    counter = Cipher(algorithms.AES256(expand(union.mask_key, "weights", at.context, bound)), modes.CTR(bytes(16)))
+    drawn = counter.encryptor().update(bytes(8 * len(tags)))
+    cells = [[0, 0, 0] for _ in range(3 * third)]
+    for i, tag in enumerate(tags):
+        w = int.from_bytes(drawn[8 * i : 8 * i + 8], "little") >> 3
+        entry = w, w * tag, w * ((mixed(tag, check) >> 3) % M61)
+        for h, key in enumerate(places):
+            cell = cells[h * third + ((mixed(tag, key) >> 32) * third >> 32)]
+            cell[:] = [(a + b) % M61 for a, b in zip(cell, entry, strict=True)]
+    flat = [x for cell in cells for x in cell]
+    for v, pair in union.pairs.items():
+        sign = 1 if part.number < v else -1
+        mask = stream(RING61, 0, expand(pair, "table", at.context, bound), 0, len(flat))
+        flat = [(x + sign * m) % M61 for x, m in zip(flat, mask, strict=True)]
+    return b"".join(x.to_bytes(8, "little") for x in flat)

@@ -72,13 +72,25 @@ def announcement(
     **numbers: int,
 ) -> bytes:
     """An announcement for one client, with any members and numbers, sealed as it should be."""
+    known = {n: parties.server.link.incarnation(n) for n in sorted(members)} | dict(lives or {})
+    return word(parties, phase, [*known.items()], to, anchor, **numbers)
+
+
+def word(
+    parties: Parties,
+    phase: str,
+    members: Sequence[tuple[int, bytes]],
+    to: int,
+    anchor: bytes | None = None,
+    **numbers: int,
+) -> bytes:
+    """A word on who takes part, whatever it says."""
     link, form, client = parties.server.link, parties.session.form, parties.clients[to]
     index = next((i for i, row in enumerate(parties.session.rows) if row.phase == phase), NO_PHASE)
-    known = {n: link.incarnation(n) for n in sorted(members)} | dict(lives or {})
     bound = client.part.anchor(phase, client.at) if anchor is None else anchor
     begin = form.kinds[Common.BEGIN]
     label = link.label(begin, {**form.label(begin, client.at), **numbers}, bound)
-    return bytes(link.sealer(label, to).seal(0, Begin(index, tuple(known.items())).to_bytes()))
+    return bytes(link.sealer(label, to).seal(0, Begin(index, tuple(members)).to_bytes()))
 
 
 def broadcast(parties: Parties, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> list[Buffer]:

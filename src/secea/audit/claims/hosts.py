@@ -15,7 +15,7 @@ from secea.audit.mutants import hosts as mutants
 from secea.engines.host import Host, Participant
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
-from secea.errors import RoundLost
+from secea.errors import RoundLost, SnapshotError
 from secea.forms.keyed.client import KeyedClient
 from secea.party.phases import REST, STOPPED
 from secea.table import Table
@@ -165,3 +165,40 @@ def refusals_at_hosts(subject: Subject) -> int:
         if "merchant" in reply.fault:
             raise Objection("a host tells the server's side the name of an entity")
     return 2
+
+
+@claim(
+    "record", KEYED, PAILLIER, mutants=(mutants.SHARED_LOCK, mutants.OPEN_FILES, mutants.SAME_NONCE, mutants.UNSEALED)
+)
+def stored_state(subject: Subject) -> int:
+    """Both forms: a host's state is sealed under its own key, for its user alone, and one process uses it at a time."""
+    cases = 0
+    with TemporaryDirectory() as above:
+        folder = Path(above) / "state"
+        site = Site(subject, folder)
+        site.parties.setup()
+        site.ask()
+        texts = []
+        for _ in range(2):
+            site.store.save("client", site.host.client.save())
+            texts += [file.read_bytes() for file in sorted(folder.iterdir())]
+        wanted = [site.parties.identities[ME].secret, b"merchant", site.host.client.save()[40:56]]
+        if any(part in text for part in wanted for text in texts):
+            raise Objection("a secret or a name is in a file as it is")
+        stretches = [text[i : i + 16] for text in texts[-1:] + texts[:1] for i in range(0, len(text) - 15, 16)]
+        if len({*stretches}) < len(stretches) - 1:
+            raise Objection("what is saved twice is sealed twice alike")
+        if folder.stat().st_mode & 0o077 or any(file.stat().st_mode & 0o177 for file in folder.iterdir()):
+            raise Objection("others than its user may read a host's state")
+        identities, session = site.parties.identities, site.parties.session.hash
+        for identity, of in ((identities[0], session), (identities[ME], bytes(32))):
+            if Store(folder, identity, of).load("client") is not None:
+                raise Objection("a host's state opens under another key, or in another session")
+        with site.store.held(0):
+            try:
+                with Store(folder, identities[ME], session).held(0):
+                    raise Objection("two processes may use a host's state at a time")
+            except SnapshotError:
+                pass
+        cases += len(texts) + len(stretches) + 4
+    return cases

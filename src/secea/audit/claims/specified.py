@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -12,8 +13,12 @@ from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import derivations, keyed, views
 from secea.audit.mutants import specified as mutants
-from secea.audit.specified import Table, differs, recorded
+from secea.audit.specified import Table, differs, lookup_table, recorded
 from secea.audit.standing import standing_in
+from secea.errors import SERVER
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.form import Kind
+from secea.table import Name
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,26 @@ def as_specified(subject: Subject) -> int:
                     raise Objection(f"{what} is not as specified: {case}")
                 cases += sum(map(len, record.uploads.values())) + len(record.broadcast)
     return cases
+
+
+@claim("record", KEYED, mutants=(mutants.SHORT_WEIGHTS, mutants.WEIGHTS_OF_ONE))
+def tables_as_specified(subject: Subject) -> int:
+    """Keyed: a lookup table of the union is what the specification makes of its names, whether they are few or many.
+
+    A client that has learnt the keys of some thousand names sends what was made again in plain integers.
+    """
+    few = [{name: [1.0] for name in own} for own in ("ab", "bc", "ca")]
+    parties = subject.parties(few, collusion=1, max_union=4000, max_entities=3500)
+    parties.setup()
+    sizes = (0, 1, 2, 300, 3000)
+    for size in sizes:
+        part = parties.clients[1].part
+        assert isinstance(part, KeyedClient)
+        assert part.union is not None
+        F: dict[Name, bytes] = {f"{i}": hashlib.sha256(b"%d" % i).digest() for i in range(size)}
+        part.naming.names = replace(part.naming.names, own=tuple(F), prf=F)
+        at = replace(parties.clients[1].at, phase="table", context=part.union.context)
+        sent = b"".join(bytes(each) for _, parts in part.payloads(Kind.TABLE, (SERVER,), at) for each in parts)
+        if sent != lookup_table(part, at, F):
+            raise Objection(f"the lookup table of {size} names is not as specified")
+    return sum(sizes)

@@ -21,7 +21,7 @@ from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.client import PaillierClient
 from secea.party.client import Client
-from secea.party.phases import Agreement
+from secea.party.phases import Agreement, Begin
 from secea.table import canonical_names
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
 from secea.wire.keys import SIGNATURE_BYTES, Channel, Identity, Opener, Roster, Sealer, spelled
@@ -63,12 +63,14 @@ UNPINNED = both(
 # --------------------------------------------------------------------------------------------------------- fingerprints
 
 
-class ServerUnnamed(Roster):
-    """A roster that says nothing of the server."""
+def _without_server(self: Roster) -> bytes:
+    """The clients alone."""
+    return repr((self.names, self.clients)).encode()
 
-    def canonical(self) -> bytes:
-        """The clients alone."""
-        return b"\n".join(self.clients + tuple(name.encode() for name in self.names))
+
+def _short_keys(self: Roster) -> bytes:
+    """The beginnings of keys."""
+    return repr((self.names, [key[:4] for key in self.clients], self.server)).encode()
 
 
 FEW_DIGITS = both(
@@ -84,8 +86,67 @@ SAME_DIGITS = both(
 SERVER_NOT_PINNED = both(
     "fingerprint-without-server",
     "A session's hash does not depend on the server's key.",
-    within=((Roster, "canonical", ServerUnnamed.canonical),),
+    within=((Roster, "canonical", _without_server),),
 )
+SHORT_KEYS = both(
+    "fingerprint-of-short-keys",
+    "A session's hash depends on four bytes of each client's key.",
+    within=((Roster, "canonical", _short_keys),),
+)
+
+
+# -------------------------------------------------------------------------------------------------------------- members
+
+
+def _twice(cls: type[Begin], data: Buffer, clients: int) -> Begin:
+    """Members may repeat."""
+    members = {n: bytes(life) for n, life in _members(data)}
+    cls_members = tuple((n, bytes(life)) for n, life in _members(data))
+    parsed(cls, Begin(data[0], tuple(members.items())).to_bytes(), clients)
+    return cls(data[0], cls_members)
+
+
+def _members(data: Buffer) -> Iterator[tuple[int, bytes]]:
+    size = Begin.size(1) - 1
+    text = bytes(data)[1:]
+    for i in range(0, len(text), size):
+        yield int.from_bytes(text[i : i + 2], "little"), text[i + 2 : i + size]
+
+
+parsed = vars(Begin)["parse"].__func__
+
+
+class AnyLife(Client):
+    """Takes the server's word for who is alive."""
+
+    def _begin(self, opened: Opened) -> None:
+        known = self.link.incarnation
+        said = dict(_members(opened.payload))
+        self.link.incarnation = lambda number: said.get(number, known(number))  # type: ignore[method-assign]
+        try:
+            super()._begin(opened)
+        finally:
+            self.link.incarnation = known  # type: ignore[method-assign]
+
+
+class Uninvited(Client):
+    """Takes part where it is not named."""
+
+    def _begin(self, opened: Opened) -> None:
+        said = [*_members(opened.payload)]
+        if self.number not in dict(said):
+            word = Begin(opened.payload[0], tuple(sorted([*said, (self.number, self.link.hello.incarnation)])))
+            opened = replace(opened, payload=memoryview(word.to_bytes()))
+        super()._begin(opened)
+
+
+MEMBERS_TWICE = both(
+    "members-twice",
+    "A client may be named several times among those who take part.",
+    within=((Begin, "parse", classmethod(_twice)),),
+)
+ANY_LIFE = both("any-life", "Clients take part with lives of others that they have not met.", client=AnyLife)
+WITHOUT_US = both("uninvited", "A client takes part where the server does not name it.", client=Uninvited)
 
 
 # ------------------------------------------------------------------------------------------------------------ freshness

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from collections.abc import Iterator
 from typing import Any
+
+from cryptography.exceptions import InvalidTag
 
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both
 from secea.engines.host import Host, told
 from secea.engines.port import Order, Reply
+from secea.engines.store import Store
 from secea.errors import RoundLost
 from secea.party.client import Client
 
@@ -51,8 +57,50 @@ def _goes_on(self: Host, order: Order) -> Reply:
 restored, obey = Host._restored, Host.obey
 
 
+def _unlocked(self: Store) -> int:
+    """Locks nothing."""
+    self._make_folder()
+    return os.open(self.folder, os.O_RDONLY)
+
+
+def _readable(self: Store, name: str, data: bytes) -> None:
+    """Anybody may read."""
+    saves(self, name, data)
+    self._path(name).chmod(0o644)
+
+
+def _sealed_alike(self: Store, name: str, data: memoryview) -> Iterator[bytes]:
+    """The random prefix is always the same."""
+    self._entropy = bytes
+    return sealed(self, name, data)
+
+
+class Plain:
+    """A cipher that does nothing."""
+
+    def encrypt(self, _: bytes, data: bytes, label: bytes) -> bytes:
+        """As it is, with room for a tag."""
+        return bytes(data) + hashlib.sha256(label).digest()[:16]
+
+    def decrypt(self, _: bytes, data: bytes, label: bytes) -> bytes:
+        """Without the tag."""
+        if bytes(data[-16:]) != hashlib.sha256(label).digest()[:16]:
+            raise InvalidTag
+        return bytes(data[:-16])
+
+
+def _without_cipher(self: Store) -> None:
+    """Do not seal."""
+    makes_folder(self)
+    self._cipher = Plain()  # type: ignore[assignment]
+
+
+saves, sealed, makes_folder = Store.save, Store._sealed, Store._make_folder
+
+
 def _both(name: str, missing: str, method: str, instead: Any) -> Mutant:
-    return both(name, missing, within=((Host, method, instead),))
+    of = Host if hasattr(Host, method) else Store
+    return both(name, missing, within=((of, method, instead),))
 
 
 SENT_AGAIN = Mutant(
@@ -68,3 +116,7 @@ TABLE_OF_ANY_ROUND = Mutant(
 SAVED_AFTERWARDS = _both("saved-after-sent", "A host sends before it saves.", "obey", _sends_first)
 GOES_ON = _both("host-goes-on", "A host does not stop at an authentic message that is wrong.", "obey", _goes_on)
 TELLS_ALL = both("host-tells-all", "A host reports its errors in full.", instead={told: str})
+SHARED_LOCK = _both("state-not-locked", "Two processes may use a host's state.", "_lock", _unlocked)
+OPEN_FILES = _both("state-for-everybody", "Anybody may read a host's state.", "save", _readable)
+SAME_NONCE = _both("state-under-one-nonce", "All states are sealed with one nonce.", "_sealed", _sealed_alike)
+UNSEALED = _both("state-not-sealed", "A host's state is saved as it is.", "_make_folder", _without_cipher)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import Residues
+from secea.arithmetic.field import Residues, Ring
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.derivations import replaced
 from secea.audit.mutants.keyed import filling, mutant
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.shared import rows_under_keys
 from secea.forms.keyed.tables import Tables
+from secea.steps.union import fill
 from secea.table import Name
 from secea.wire.keys import digest
+from secea.wire.randomness import Source
 
 
 def _without_list(*parts: bytes) -> bytes:
@@ -44,6 +46,22 @@ class ShortChunks(KeyedClient):
         super()._mask(rows, seeds, own_seed, chunk & 0xFF)
 
 
+class Repeating:
+    """A source that runs dry, and begins again."""
+
+    def __init__(self, source: Source, most: int) -> None:
+        self._source, self._most = source, most
+
+    def elements(self, ring: Ring, *shape: int) -> Residues:
+        """So many, and then the same."""
+        few = self._source.elements(ring, min(self._most, *shape))
+        return np.stack([np.resize(each, shape) for each in few])
+
+
+def _repeating(most: int) -> Callable[..., Residues]:
+    return lambda tags, geometry, source: fill(tags, geometry, Repeating(source, most))
+
+
 LIST_NOT_BOUND = replaced("list-not-bound", "L does not depend on the list of tags.", {digest: _without_list})
 HALF_THE_LIST = replaced("half-the-list", "L depends on the first half of the tags.", {digest: _half_of_it})
 STALE_FILL = mutant("stale-fill", "The fill of new names is that of the names before.", filling(StaleFill))
@@ -53,3 +71,7 @@ SHORT_ROUNDS = replaced(
     {rows_under_keys: lambda ring, keys, q, dim: rows_under_keys(ring, keys, q & 0xFF, dim)},
 )
 SHORT_CHUNKS = mutant("masks-of-256-chunks", "Masks begin again after 256 chunks.", Overheard(of_client=ShortChunks))
+SHORT_WEIGHTS = replaced(
+    "weights-repeat", "The weights of a lookup table repeat after 1,024 tags.", {fill: _repeating(1 << 10)}
+)
+WEIGHTS_OF_ONE = replaced("one-weight", "All tags of a lookup table have the same weight.", {fill: _repeating(1)})
