@@ -13,7 +13,7 @@ from secea.arithmetic.field import M61
 from secea.errors import SERVER, FaultyPeer, RoundLost
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient, Union
-from secea.forms.keyed.form import ROWS, TOLERANT
+from secea.params import Params
 from secea.party.phases import UNKNOWN, Agreement, Row
 from secea.testing import Parties
 
@@ -250,21 +250,28 @@ def test_whoever_misses_its_tags_continues_without_slots(tags: list[int]) -> Non
 # ----------------------------------------------------------------------------------------------------------- the phases
 
 
-@pytest.mark.parametrize("rows", [ROWS, TOLERANT], ids=["without drop-outs", "with drop-outs"])
-def test_what_begins_again_is_announced_and_comes_before_what_was_lost(rows: tuple[Row, ...]) -> None:
+def rows_of(dropouts: int) -> dict[str, Row]:
+    """The phases, as a federation of four has them."""
+    return {row.phase: row for row in Keyed().table(Params(clients=4, dim=1, dropouts=dropouts))}
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_what_begins_again_is_announced_and_comes_before_what_was_lost(dropouts: int) -> None:
     order = ["commit", "deal", "list", "confirm", "evaluate", "secret"]
     order += ["table", "batch", "ready", "upload", "agree", "open"]
-    again = {row.phase: row.on_loss for row in rows}
+    rows = rows_of(dropouts)
+    again = {phase: row.on_loss for phase, row in rows.items()}
     assert again.pop("end") == ""
     for phase, first in again.items():
         assert order.index(first) <= order.index(phase)
-        assert {row.phase: row for row in rows}[first].announced
+        assert rows[first].announced
     assert {phase for phase, first in again.items() if first == "commit"} == {"commit", "deal"}
     assert {phase for phase, first in again.items() if first == "list"} == {"list", "confirm", "evaluate"}
 
 
 def test_only_rounds_go_on_without_some_and_only_they_are_lost() -> None:
-    assert [row.phase for row in TOLERANT if row.tolerates] == ["upload", "agree", "open"]
-    assert [row.phase for row in TOLERANT if row.loses_round] == ["upload", "agree", "open"]
-    assert [row.phase for row in ROWS if row.tolerates] == []
-    assert [row.phase for row in ROWS if row.loses_round] == ["upload"]
+    with_losses, without = rows_of(1), rows_of(0)
+    assert [phase for phase, row in with_losses.items() if row.tolerates] == ["upload", "agree", "open"]
+    assert [phase for phase, row in with_losses.items() if row.loses_round] == ["upload", "agree", "open"]
+    assert [phase for phase, row in without.items() if row.tolerates] == []
+    assert [phase for phase, row in without.items() if row.loses_round] == ["upload"]

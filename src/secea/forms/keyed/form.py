@@ -166,9 +166,8 @@ class Keyed(FormDefaults):
             raise ParamsError(f"dropouts must be {span(0, N - 2)} with {N} clients, got {D}")
         covered = N - 1 - 2 * D  # the largest T with which a deviating server is covered
         T = (covered if covered >= 1 else N - 1 - D) if params.collusion is None else params.collusion
-        if not 1 <= T <= N - 1 - D:
-            with_losses = f" and {D} drop-outs" if D else ""
-            raise ParamsError(f"collusion must be {span(1, N - 1 - D)} with {N} clients{with_losses}, got {T}")
+        if T > N - 1 - D:
+            raise ParamsError(f"collusion must be {span(1, N - 1 - D)} with {N} clients and {D} drop-outs, got {T}")
         if not 1 <= self.batch <= 1 << 15:
             raise ParamsError(f"batch must be from 1 to {1 << 15} rounds, got {self.batch}")
         resolved = replace(params, collusion=T)
@@ -196,7 +195,7 @@ class Keyed(FormDefaults):
         if phase == self.setup_phase or (phase == self.names_phase and names == 1):
             return N  # a client that missed the first epoch would show by its later lists how many names it has
         if phase == self.names_phase:
-            return max(T + 1, self.signatures(params))
+            return self.signatures(params)  # more than T, whom a holder needs
         if phase in ("agree", "open"):
             return self.threshold(params)
         if self.min_participants is not None:
