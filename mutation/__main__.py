@@ -30,7 +30,7 @@ HOME: Final = {
     "wire/keys.py": "keys link",
     "wire/randomness.py": "randomness",
     "forms/keyed/client.py": "keyed_client keyed_vectors keyed_federation keyed_lies keyed_openings keyed_losses",
-    "forms/keyed/form.py": "keyed_form keyed_client keyed_vectors keyed_federation params plan keyed_losses keyed_openings",
+    "forms/keyed/form.py": "keyed_form keyed_client keyed_vectors params plan keyed_losses keyed_openings",
     "forms/keyed/handover.py": "keyed_vectors keyed_regroup",
     "forms/keyed/masking.py": "keyed_vectors keyed_openings keyed_losses",
     "forms/keyed/names.py": "keyed_vectors keyed_dealers keyed_regroup keyed_lives",
