@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import IntEnum
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.names import Askers, Next, corrupt, driven, following, naming
 from secea.audit.claims.names import BOUND, LATER, ROGUE, UPDATES, N, T, _moved, parties_of
 from secea.audit.mutants import epochs as mutants
+from secea.errors import SERVER, FederationError
 from secea.forms.keyed.form import Kind
+from secea.party.client import Client
+from secea.party.session import Session
 from secea.testing import Parties
+from secea.wire.keys import Identity, Roster
 
 
 @claim("attack", KEYED, mutants=(mutants.UNCHECKED_PADDING,))
@@ -96,3 +101,48 @@ def key_over_many_sessions(subject: Subject) -> int:
         if not naming(old.clients[n]).successor:
             raise Objection("a client goes back to the session before, though it confirmed a newcomer's list")
     return 3
+
+
+def _signs(old: Parties, session: Session, me: int) -> bool:
+    """Whether a member would sign that this session takes over its key."""
+    client = Client(session, me, old.identities[me], old.clients[me].part.next_names)
+    try:
+        client.part.inherit(old.session, old.clients[me].part)
+    except FederationError:
+        return False
+    return True
+
+
+@claim("attack", KEYED, mutants=(mutants.DEALERS_ALONE, mutants.ANY_SESSION))
+def handovers(subject: Subject) -> int:
+    """Keyed: no member signs that a session takes over its key, if anything in its record or roster is not true.
+
+    A key of somebody else in the place of a member, members that changed places, another session or key, fewer epochs.
+    """
+    old, cases = _old(subject), 0
+    form = following(old, (*range(N), None), T)
+    assert form is not None
+    keys = [*(old.identities[n].public for n in range(N)), Identity.generate().public]
+    server, params = old.identities[SERVER].public, replace(old.session.params, clients=N + 1, collusion=T)
+    record, stranger = form.taken_over, Identity.generate().public
+    moved = [
+        (f"client {i} is somebody else", [stranger if n == i else key for n, key in enumerate(keys)], record)
+        for i in range(N)
+    ]
+    moved += [
+        (f"clients {i} and {i + 1} changed places", [*keys[:i], keys[i + 1], keys[i], *keys[i + 2 :]], record)
+        for i in range(N - 1)
+    ]
+    other = naming(_old(subject).clients[0]).key.joint
+    for what, more in {"session": {"session": bytes(32)}, "key": {"joint": other}, "count": {"updates": 0}}.items():
+        moved.append((f"it says another {what}", keys, replace(record, **more)))  # type: ignore[arg-type]
+    for me in range(N):
+        for what, roster, said in moved:
+            if roster[me] != keys[me]:
+                continue  # it has no place in that session
+            cases += 1
+            if _signs(old, Session(params, Roster(tuple(roster), server), replace(form, before=said)), me):
+                raise Objection(f"client {me} hands over the key of its names, though {what}")
+    right = Session(params, Roster(tuple(keys), server), form)
+    assert all(_signs(old, right, me) for me in range(N)), "nobody hands over anything: the attack sees nothing"
+    return cases

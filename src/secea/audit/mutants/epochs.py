@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
@@ -12,14 +13,17 @@ import numpy as np
 from secea.arithmetic.ristretto import Rows, Tick, multiply, multiply_base, scalar_rows, total
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
+from secea.errors import ParamsError
 from secea.forms.keyed.form import Kind
-from secea.forms.keyed.handover import Following
+from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
+from secea.party.session import Session
 from secea.steps import oprf
 from secea.steps.oprf import Blinding, blind
+from secea.wire.keys import Roster
 
 
 def within(name: str, missing: str, owner: object, attribute: str, other: Any) -> Mutant:
@@ -87,4 +91,36 @@ WAY_BACK = within(
     Naming,
     "begun",
     property(lambda naming: bool(naming.names.number or naming.names.asked)),
+)
+
+
+def _dealers_alone(self: Handover, roster: Roster, before: Session, naming: Naming, me: int) -> None:
+    """Believes in everybody who does not deal."""
+    keys = [*roster.clients]
+    for i in set(self.members) - {*self.dealers}:
+        keys[i] = before.roster.clients[self.old(i)]
+    with suppress(ParamsError):  # two of them have changed places
+        roster = replace(roster, clients=tuple(keys))
+    check(self, roster, before, naming, me)
+
+
+def _any_session(self: Handover, roster: Roster, before: Session, naming: Naming, me: int) -> None:
+    """Believes what the record says of the session before."""
+    check(replace(self, session=before.hash), roster, before, naming, me)
+
+
+check = Handover.check
+DEALERS_ALONE = within(
+    "dealers-checked-alone",
+    "Before a handover members look at the keys of those who deal.",
+    Handover,
+    "check",
+    _dealers_alone,
+)
+ANY_SESSION = within(
+    "handover-of-any-session",
+    "A handover may name another session than the one before.",
+    Handover,
+    "check",
+    _any_session,
 )
