@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import base64
-import gc
 import hashlib
+import itertools
 import logging
-import os
 import re
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 import secea
 from secea import Client, Federation, Params, Server
+from secea.audit.texts import Secrets, error_texts, reachable
 from secea.errors import SERVER, ProtocolError, RoundLost, SecEAError
 from secea.forms import NAMES, form_of
 from secea.forms.paillier.client import Epoch, PaillierClient
@@ -221,55 +220,10 @@ def test_only_engines_and_programs_touch_files_sockets_clocks_and_logs() -> None
 # ----------------------------------------------------------------------------------------- secrets in texts, running
 
 
-def forms(secret: bytes) -> Iterator[bytes]:
-    """How a secret could show in a text: raw, as Python or JSON shows bytes, in hex, base64 or decimal."""
-    yield secret
-    yield repr(secret)[2:-1].encode()
-    yield secret.hex().encode()
-    yield secret.hex(" ").encode()
-    for start in range(3):  # base64 of any text around it holds one of these
-        yield base64.b64encode(bytes(start) + secret)[-(-4 * start // 3) : -4]
-    for order in ("little", "big"):
-        yield b"%d" % int.from_bytes(secret, order)
-    yield ", ".join(map(str, secret)).encode()
-
-
-@dataclass
-class Secrets:
-    """Everything secret that was seen while a federation ran, by what it is."""
-
-    seen: dict[bytes, str] = field(default_factory=dict)
-    streams: int = 0
-
-    def add(self, what: str, secret: bytes) -> None:
-        if len(secret) >= 16:
-            self.seen[bytes(secret[:32])] = what
-
-    def leaks(self, texts: Iterable[str]) -> set[str]:
-        """What of them shows in a text."""
-        text = "\n".join(dict.fromkeys(texts)).encode(errors="surrogateescape")
-        found = set()
-        for secret, what in self.seen.items():
-            if any(form in text for form in forms(secret[:16])):
-                found.add(what)
-        return found
-
-    def drawn(self, number: int) -> Callable[[int], bytes]:
-        """The system's randomness for a party: what is as long as a key is one. Salts and lives are shorter."""
-
-        def entropy(count: int) -> bytes:
-            data = os.urandom(count)
-            if count >= 32:
-                self.add("drawn", data)
-            return data
-
-        return entropy
-
-
 @pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     """Records keys where they are made, and the beginning of each key stream."""
-    found = Secrets()
+    found, streams = Secrets(), itertools.count()
 
     class Derived:
         """Every key but the pair key comes from here."""
@@ -284,8 +238,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
 
     def fill(self: KeyStream, out: memoryview) -> None:
         original_fill(self, out)
-        if len(out) >= 64 and found.streams < 500:  # more would take long to look for
-            found.streams += 1
+        if len(out) >= 64 and next(streams) < 500:  # more would take long to look for
             found.add("key stream", bytes(out[:16]))
 
     original_fill, original_hkdf = KeyStream.fill, HKDFExpand
@@ -321,31 +274,12 @@ def held(parties: Parties, found: Secrets) -> None:
                 found.add("Paillier prime", int(prime).to_bytes(16, "big"))
 
 
-def reachable(*roots: object) -> Iterator[object]:
-    """Every object of a class of secea that can be reached from these, once."""
-    waiting, seen = list(roots), set[int]()
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) in seen or isinstance(thing, type | Parties) or callable(thing):
-            continue
-        seen.add(id(thing))
-        waiting += gc.get_referents(thing)
-        if type(thing).__module__.startswith("secea"):
-            yield thing
-
-
 def shown(parties: Parties, *more: object) -> Iterator[str]:
     """What a debugger, a log or a traceback shows of the parties."""
-    for thing in reachable(parties.clients, parties.server, parties.session, parties.identities, *more):
+    for thing in reachable(
+        parties.clients, parties.server, parties.session, parties.identities, *more, without=(Parties,)
+    ):
         yield f"{thing!r} {thing!s} {thing:}"
-
-
-def error_texts(error: BaseException | None) -> Iterator[str]:
-    """All that an error says, with those behind it."""
-    while error is not None:
-        yield from (str(error), repr(error), repr(error.args), repr(vars(error)))
-        yield from traceback.format_exception(error)
-        error = error.__cause__ or error.__context__
 
 
 def wrong_messages(parties: Parties, who: Client | Server, message: bytes) -> Iterator[bytes]:

@@ -27,6 +27,8 @@ from secea.audit.claims import (
     rogue,
     silent,
     specified,
+    texts,
+    transcripts,
     views,
 )
 from secea.audit.claims import keyed as keyed_claims
@@ -37,6 +39,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     views,
     masks,
     specified,
+    transcripts,
     derivations,
     deviating,
     silent,
@@ -49,6 +52,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     counts,
     common,
     agreed,
+    texts,
     rogue,
     randomness,
     paillier,
