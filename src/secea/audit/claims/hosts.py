@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -12,13 +16,16 @@ from numpy.typing import NDArray
 
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.mutants import hosts as mutants
+from secea.engines import files
 from secea.engines.host import Host, Participant
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
-from secea.errors import RoundLost, SnapshotError
+from secea.errors import ParamsError, RoundLost, SnapshotError
+from secea.forms import form_of
 from secea.forms.keyed.client import KeyedClient
 from secea.party.phases import REST, STOPPED
 from secea.table import Table
+from secea.wire.keys import Identity
 from secea.wire.messages import Buffer
 
 SETS: Final = tuple([f"merchant {letter}" for letter in own] for own in ("abc", "bcd", "ace", "abd"))
@@ -202,3 +209,55 @@ def stored_state(subject: Subject) -> int:
                 pass
         cases += len(texts) + len(stretches) + 4
     return cases
+
+
+@claim("record", KEYED, PAILLIER, mutants=(mutants.KEYS_FOR_ALL, mutants.CHANGED_FILE, mutants.OPEN_KEYS))
+def key_files(subject: Subject) -> int:
+    """Both forms: a private key is for its owner alone and for no roster, and a federation file that was changed fails.
+
+    The public half shows nothing of the private one. The federation file is refused after a change of any field.
+    """
+    with TemporaryDirectory() as above:
+        key, federation = Path(above) / "key", Path(above) / "federation.json"
+        identity = Identity.generate()
+        files.write_identity(identity, key)
+        if key.stat().st_mode & 0o077:
+            raise Objection("others than its owner may read a private key")
+        public = files.public_path(key).read_bytes()
+        if identity.secret in public or base64.b64encode(identity.secret)[4:-4] in public.replace(b"\n", b""):
+            raise Objection("the public file of a key has the private one in it")
+        if _taken(lambda: files.read_public(key)):
+            raise Objection("a private key is taken for a public one")
+        key.chmod(0o644)
+        if _taken(lambda: files.read_identity(key)):
+            raise Objection("a private key that others may read is used")
+        if _taken(lambda: files.write_identity(Identity.generate(), key)):
+            raise Objection("a private key is overwritten")
+        parties = subject.parties([{"a": [1.0]}, {"a": [1.0]}, {"b": [1.0]}, {"b": [2.0]}], collusion=1)
+        form = KEYED if subject.form.name == KEYED else PAILLIER
+        files.write_session(replace(parties.session, form=form_of(form)), federation)
+        text = json.loads(federation.read_text())
+        changes = {f"params.{name}": ("params", name) for name in ("dim", "rounds", "sigma", "max_union")}
+        for what, place in {**changes, "server": ("server",), "a key": ("clients", 0, "key")}.items():
+            *path, last = place
+            inner = changed = json.loads(json.dumps(text))
+            for step in path:
+                inner = inner[step]
+            inner[last] = inner[last] + 1 if isinstance(inner[last], int) else inner[last][::-1]
+            federation.write_text(json.dumps(changed))
+            if _taken(lambda: files.read_session(federation)):
+                raise Objection(
+                    f"a federation file in which {what} was changed is taken for the one that was agreed on"
+                )
+        federation.write_text(json.dumps(text))
+        assert files.read_session(federation).hash == replace(parties.session, form=form_of(form)).hash
+    return 11
+
+
+def _taken(call: Callable[[], object]) -> bool:
+    """Whether a call goes through."""
+    try:
+        call()
+    except ParamsError:
+        return False
+    return True

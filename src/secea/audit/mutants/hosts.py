@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -12,11 +14,15 @@ from cryptography.exceptions import InvalidTag
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both
+from secea.engines import files
+from secea.engines.files import read_identity, read_session, write_identity
 from secea.engines.host import Host, told
 from secea.engines.port import Order, Reply
 from secea.engines.store import Store
-from secea.errors import RoundLost
+from secea.errors import ParamsError, RoundLost
 from secea.party.client import Client
+from secea.party.session import Session
+from secea.wire.keys import Identity
 
 
 def _sends_again(self: Host, round: int) -> None:
@@ -120,3 +126,39 @@ SHARED_LOCK = _both("state-not-locked", "Two processes may use a host's state.",
 OPEN_FILES = _both("state-for-everybody", "Anybody may read a host's state.", "save", _readable)
 SAME_NONCE = _both("state-under-one-nonce", "All states are sealed with one nonce.", "_sealed", _sealed_alike)
 UNSEALED = _both("state-not-sealed", "A host's state is saved as it is.", "_make_folder", _without_cipher)
+
+
+def _written_for_all(identity: Identity, path: Path | str) -> None:
+    """Anybody may read the key."""
+    write_identity(identity, path)
+    Path(path).chmod(0o644)
+
+
+def _read_anyway(path: Path | str) -> Identity:
+    """Whoever may read it."""
+    Path(path).chmod(0o600)
+    return read_identity(path)
+
+
+def _believed(path: Path | str) -> Session:
+    """The fingerprint is the one that the contents have, as an error says."""
+    try:
+        return read_session(path)
+    except ParamsError as error:
+        says = str(error).rpartition("fingerprint ")[2]
+        text = json.loads(Path(path).read_text(encoding="utf-8")) | {"fingerprint": says}
+        Path(path).write_text(json.dumps(text), encoding="utf-8")
+        return read_session(path)
+
+
+OPEN_KEYS = both(
+    "keys-for-everybody", "Anybody may read a private key.", within=((files, "write_identity", _written_for_all),)
+)
+KEYS_FOR_ALL = both(
+    "keys-of-everybody", "A private key that others may read is used.", within=((files, "read_identity", _read_anyway),)
+)
+CHANGED_FILE = both(
+    "federation-file-unchecked",
+    "A federation file may have been changed.",
+    within=((files, "read_session", _believed),),
+)
