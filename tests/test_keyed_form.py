@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secea.errors import ParamsError
-from secea.forms.keyed import Keyed
+from secea.errors import SERVER, ParamsError, TwoClients, Uncovered
+from secea.forms.keyed import Keyed, Kind
 from secea.params import Params
+from secea.party.phases import Agreement
+from secea.wire.messages import CHUNK_BYTES
 
 
 def checked(clients: int, collusion: int | None = None, dropouts: int = 0, **form: Any) -> Params:
@@ -87,3 +89,93 @@ def test_the_fewest_participants(N: int, T: int, D: int, phase: str, names: int,
 def test_more_participants_may_be_asked_for_but_not_where_a_sum_is_opened() -> None:
     form, params = Keyed(min_participants=9), checked(10, 2, 3, min_participants=9)
     assert [form.fewest(params, phase) for phase in ("secret", "ready", "upload", "agree", "open")] == [9, 9, 9, 7, 7]
+
+
+# --------------------------------------------------------------------------------------------------- lists and chunks
+
+
+@pytest.mark.parametrize(
+    ("entities", "option", "first", "later"),
+    [(500, None, 500, 50), (100, None, 100, 16), (10, None, 10, 10), (500, 3, 500, 3), (500, 0, 500, 0), (5, 9, 5, 5)],
+)
+def test_a_list_has_room_for_all_names_at_first_and_for_a_tenth_later(
+    entities: int, option: int | None, first: int, later: int
+) -> None:
+    params = Params(clients=3, dim=2, max_entities=entities, max_union=entities)
+    form = Keyed(max_new_entities=option)
+    assert [form.list_size(params, names) for names in (0, 1, 2, 3)] == [first, first, later, later]
+
+
+@pytest.mark.parametrize("dim", [1, 100, 130_000, 200_000, 300_000])
+def test_a_chunk_of_an_upload_has_as_many_rows_as_fit_and_one_at_least(dim: int) -> None:
+    form, params = Keyed(), bounded(clients=4, dim=dim, collusion=1)
+    at = Agreement(participants=(0, 1, 2, 3), members=(0, 1, 2, 3), size=10**7, round=1)
+    quiet = ({0, 1, 2, 3} - set(form.noise_clients(params, at))).pop()
+    row = 8 * (dim + 1 + 2)  # one check column modulo 2^61 - 1, theta and rho
+    layout = form.layout(Kind.UPLOAD, params, at, quiet)
+    assert layout.payload_bytes(0) == max(1, CHUNK_BYTES // row) * row
+    assert form.layout(Kind.MEANS, params, at, SERVER).chunks == layout.chunks
+
+
+def test_noise_clients_are_in_order() -> None:
+    """Sets of numbers are not."""
+    params = bounded(clients=20, dim=2, collusion=5)
+    members = (1, 8, 9, 16, 17)
+    for q in range(12):
+        at = Agreement(participants=members, members=members, round=q)
+        assert Keyed().noise_clients(params, at) == members  # T+1 are all of them
+
+
+def bounded(**params: Any) -> Params:
+    return Keyed().checked(Params(max_entities=100, max_union=200, **params))
+
+
+# ------------------------------------------------------------------------------------------------------- announcements
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_what_raises_which_number(dropouts: int) -> None:
+    rows = Keyed().table(Params(clients=4, dim=1, dropouts=dropouts))
+    counts = {row.phase: row.counts for row in rows}
+    assert {phase for phase, each in counts.items() if each == "round"} == {"upload"}
+    none = {"ready", "end"} | ({"batch", "agree", "open"} if dropouts else set())
+    assert {phase for phase, each in counts.items() if each == ""} == none
+    assert {*counts.values()} == {"union", "round", ""}
+
+
+def test_numbers_of_an_announcement_follow_those_before() -> None:
+    form, at = Keyed(), Agreement(union=7, attempt=2, names=4, named=3, round=9)
+    assert form.next_numbers("upload", at, again=False) == {"epoch": 7, "attempt": 2, "weights": 4, "round": 10}
+    for phase in ("ready", "end", "batch", "agree"):
+        assert form.next_numbers(phase, at, again=False) == at.numbers
+    assert form.next_numbers("secret", at, again=False) == {"epoch": 8, "attempt": 0, "weights": 3, "round": 9}
+    assert form.next_numbers("secret", at, again=True) == {"epoch": 8, "attempt": 3, "weights": 3, "round": 9}
+    for phase in ("commit", "list"):
+        assert form.next_numbers(phase, at, again=False) == {"epoch": 8, "attempt": 0, "weights": 4, "round": 9}
+
+
+@pytest.mark.parametrize("phase", ["commit", "deal", "list", "confirm", "evaluate", "secret", "table", "upload"])
+def test_the_prf_of_names_takes_a_millisecond_for_each_point(phase: str) -> None:
+    params = bounded(clients=4, dim=2, collusion=1)
+    at = Agreement(phase=phase, names=1, members=(0, 1, 2))
+    heavy = phase in ("list", "confirm", "evaluate", "secret")
+    assert Keyed().patience(params, at) == pytest.approx(0.001 * 100 * 3 if heavy else 0.0)
+
+
+# ------------------------------------------------------------------------------------------------------------ cautions
+
+
+def cautions(clients: int, collusion: int | None = None, dropouts: int = 0) -> list[type[UserWarning]]:
+    found = Keyed().cautions(Params(clients=clients, dim=2, collusion=collusion, dropouts=dropouts))
+    return [type(each) for each in found]
+
+
+def test_two_clients_are_warned_of_each_other_and_many_drop_outs_of_the_server() -> None:
+    assert cautions(2) == [TwoClients]
+    assert cautions(3) == cautions(5, None, 1) == cautions(7, None, 2) == []
+    assert cautions(4, None, 2) == cautions(5, None, 2) == [Uncovered]
+    assert cautions(5, 2, 2) == []  # it was asked for
+    (two,) = Keyed().cautions(Params(clients=2, dim=2))
+    assert "subtract" in str(two)
+    (server,) = Keyed().cautions(Params(clients=4, dim=2, dropouts=2))
+    assert "deviat" in str(server)

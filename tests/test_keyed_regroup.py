@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -648,6 +649,93 @@ def test_a_member_cannot_come_as_a_newcomer_to_have_its_names_again() -> None:
     client = Client(Session(bounds(4, 1), roster, form), 0, old.identities[0], ())
     with pytest.raises(FederationError, match="client 3 comes as a newcomer, but was a member"):
         client.part.inherit(old.session, old.clients[0].part)
+
+
+def test_no_member_signs_without_a_share_names_or_its_own_place() -> None:
+    old = founded(4, 2)
+    form = record_of(old, JOIN)
+    roster = session_of(old, form, collusion=2).roster
+
+    def says(part: Naming) -> str:
+        with pytest.raises(FederationError) as caught:
+            form.taken_over.check(roster, old.session, part, 0)
+        return str(caught.value).rpartition(": ")[2]
+
+    nameless, shareless = (copy.copy(naming(old.clients[0])) for _ in range(2))
+    nameless.names = replace(nameless.names, number=0)
+    shareless.key = replace(shareless.key, share=naming(old.clients[1]).key.share)
+    assert says(nameless) == "that session has no names yet"
+    assert says(shareless) == "our share does not belong to that key"
+    assert says(naming(old.clients[1])) == "it takes us for client 0, but we were client 1"
+
+
+def test_a_record_with_more_members_than_there_were_is_refused() -> None:
+    old = founded(4, 2)
+    record = replace(record_of(old, JOIN).taken_over, numbers=(0, 1, 2, 3, 4))
+    roster = session_of(old, record_of(old, JOIN), collusion=2).roster
+    with pytest.raises(FederationError, match="it has other members than that session"):
+        record.check(roster, old.session, naming(old.clients[0]), 0)
+
+
+def test_whoever_left_may_come_back_as_a_newcomer() -> None:
+    """It is in the roster of the session before, as a guest, and was no member of it."""
+    first = founded(5, 4)
+    second = follow(first, (0, 1, 2, 3), collusion=3)
+    second.setup()
+    gone = first.identities[4].public
+    assert second.session.roster.clients[4] == gone
+    record = Handover(second.session.hash, naming(second.clients[0]).key.joint, (0, 1, 2, 3, None))
+    roster = Roster((*second.session.roster.clients[:4], gone), second.session.roster.server)
+    record.check(roster, second.session, naming(second.clients[0]), 0)
+
+
+@pytest.mark.parametrize(("updates", "last"), [(0, 6), (2, 4), (5, 1)])
+def test_epochs_of_a_key_count_from_its_beginning(updates: int, last: int) -> None:
+    form = Following(max_updates=5, before=Handover(bytes(32), OTHER_POINTS, JOIN, updates=updates))
+    assert form.last_epoch == last
+    assert form.checked(bounds(5, collusion=2)).collusion == 2
+
+
+def test_a_key_that_has_seen_all_its_epochs_is_not_kept() -> None:
+    form = Following(max_updates=5, before=Handover(bytes(32), OTHER_POINTS, JOIN, updates=6))
+    with pytest.raises(ParamsError, match="max_updates is 5, but the key has seen 6 updates"):
+        form.checked(bounds(5, collusion=2))
+
+
+def test_who_is_needed_and_who_gets_what_in_a_session_that_follows() -> None:
+    form = Following(before=Handover(bytes(32), OTHER_POINTS, (0, 1, None, 2), 1))
+    params = bounds(3, collusion=1)
+    assert [form.fewest(params, "commit", 1), form.fewest(params, "list", 1), form.fewest(params, "list", 2)] == [
+        4,
+        3,
+        3,
+    ]
+    at = Agreement(names=1, members=(0, 1, 2))
+    assert form.receivers(Kind.LISTS, params, at) == (0, 1)
+    assert form.receivers(Kind.SHARE, params, at) == (0, 1, 2)
+    assert form.receivers(Kind.EVALUATION, params, at) == (2,)
+    size = form.list_size(params, 1)
+    assert form.ticks(params, 7) == 2 * (size + 1) + size + 7
+
+
+def test_the_key_is_kept_with_the_most_epochs_that_anybody_saw_and_only_if_all_can_hand_it_over() -> None:
+    old = founded(4, 2, Keyed(max_updates=3))
+    held, params = parts(old), bounds(4, collusion=2)
+
+    def next_form() -> Any:
+        return old.session.form.following(params, old.session, held, (0, 1, 2, 3))
+
+    assert next_form().taken_over.updates == 0
+    part = held[2].naming
+    right = part.names
+    part.names = replace(right, asked=4)
+    assert next_form().taken_over.updates == 3
+    part.names = replace(right, asked=5)
+    assert next_form() is None
+    part.names = replace(right, number=0)
+    assert next_form() is None
+    part.names, part.successor = right, bytes(32)
+    assert next_form() is None
 
 
 def test_whoever_was_not_given_its_share_signs_nothing() -> None:

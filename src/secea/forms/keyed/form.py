@@ -287,7 +287,7 @@ class Keyed(FormDefaults):
         numbers = at.numbers
         if phase == self.round_phase:
             return numbers | {"round": at.round + 1}
-        if row_of(ROWS + TOLERANT, phase).counts == "":
+        if row_of(TOLERANT, phase).counts == "":
             return numbers
         fresh = phase in (self.setup_phase, self.names_phase)
         attempt = at.attempt + 1 if again else 0
