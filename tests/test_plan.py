@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import runpy
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,3 +84,28 @@ def test_sigma_counts_every_masked_element_that_the_colluders_see() -> None:
     plan = secea.plan(params, entities=500, form="paillier", queries="full")
     length = -(-32 // params.K)  # a client decrypts N answers to each query, not K blocks
     assert plan.sigma_prime == 40 + math.ceil(math.log2(2 * 2**8 * 10 * length * 2**10))
+
+
+# ---------------------------------------------------------------------------------------------------- known figures
+
+
+def written(x: Any) -> Any:
+    """As `vectors/` has it: floats exactly."""
+    match x:
+        case float():
+            return x.hex()
+        case dict():
+            return {key: written(value) for key, value in x.items()}
+        case list() | tuple():
+            return [written(value) for value in x]
+        case _:
+            return x
+
+
+def test_plans_of_some_federations_are_those_that_are_written_down() -> None:
+    vectors = Path(__file__).parent.parent / "vectors"
+    known = json.loads((vectors / "plans.json").read_text(encoding="utf-8"))["plans"]
+    made = written(runpy.run_path(str(vectors / "plans.py"))["plans"]()["plans"])
+    assert len(made) == len(known) > 40
+    for one, other in zip(made, known, strict=True):
+        assert one == other

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -264,7 +264,7 @@ def union_keys() -> Json:
     """Every key that the clients of the transcript derive, as the first of them holds it."""
     parties = recorded()[0]
     parts: dict[int, Any] = {n: client.part for n, client in parties.clients.items()}
-    me, at = parts[0], parties.clients[0].at
+    me, at, tags = parts[0], parties.clients[0].at, cast(Any, parties.server.part).tags
     q, secrets = at.round, me.secrets(at)
     own = [me.names[i] for i in me.union.order]
     return {
@@ -276,14 +276,14 @@ def union_keys() -> Json:
             for n, part in parts.items()
         ],
         "secret": me.union.secret, "tag_key": expand(me.union.secret, "tags", me.union.context),
-        "tags": integers(me.union.tags), "L": me.union.L,
+        "tags": integers(tags), "L": me.union.L,
         "pairs": [{"peer": v, "pair": pair, "q": q, "seed": masks.pair_seed(pair, me.union.L, q)}
                   for v, pair in me.union.pairs.items()],
         "ready": [{"client": n, "round": part.union.said[0], "element": part.union.said[1]}
                   for n, part in parts.items()],
         "own": [
             {"name": name, "prf": me.naming.names.prf[name], "kappa": me._kappa(name), "slot": int(slot),
-             "tag": int(me.union.tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
+             "tag": int(tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
              "input": oprf.input_of(name_bytes(name))}
             for name, slot, key, entity in zip(
                 own, me.union.slots, me.union.keys, grid.entities(own, me.tables.fill[-1]), strict=True
@@ -463,7 +463,8 @@ def dropouts() -> Json:
             for v, part in parts.items()
         ],
         "message": [message_of(parties, hops, hop) for hop in hops if hop.header.kind in DROPOUT_KINDS],
-        "secret": me.union.secret, "L": me.union.L, "context": me.union.context, "tags": integers(me.union.tags),
+        "secret": me.union.secret, "L": me.union.L, "context": me.union.context,
+        "tags": integers(cast(Any, parties.server.part).tags),
         "C": n.C, "f": n.f,
         "noise": {"s": n.s, "digits": n.noise.digits, "wide": n.noise.wide,
                   "clients": Keyed().noise_clients(params, replace(parties.server.at, members=tuple(range(4))))},

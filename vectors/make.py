@@ -22,6 +22,7 @@ from gmpy2 import mpz  # type: ignore[import-untyped]  # it ships no types
 
 import keyed
 import keyed_faults
+import plans
 import recorded
 from negative import CASES, SENDER, THIRD
 from secea.arithmetic import fixedpoint
@@ -414,6 +415,7 @@ FILES: Final[dict[str, Callable[[], Json]]] = {
     "keyed-prf.json": keyed.prf,
     "keyed-transcript.json": keyed.transcript,
     "keyed-negative.json": keyed_faults.negative,
+    "plans.json": plans.plans,
 }
 
 

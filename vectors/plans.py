@@ -1,0 +1,50 @@
+"""Plans of some federations: bytes, multiplications, memory, and who is trusted with what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from itertools import product
+from typing import Any, Final
+
+from secea.forms import form_of
+from secea.params import Params
+from secea.party.phases import Agreement
+from secea.plan import plan
+
+KEYED: Final = (
+    (2, 1, 0), (3, 1, 0), (4, 3, 0), (10, 2, 0), (10, 9, 0), (10, 2, 3), (6, 1, 2), (5, 2, 2), (6, 3, 2), (13, 4, 1),
+    (50, 5, 5),
+)  # fmt: skip
+PAPER: Final = ((3, 1, 0), (4, 1, 0), (6, 2, 1), (10, 3, 2))
+SHAPES: Final = ((1, 1), (32, 40), (128, 14_541))
+
+
+def plans() -> dict[str, Any]:
+    """For each form, federation and shape what `secea plan` knows."""
+    found = []
+    for name, cases in (("keyed", KEYED), ("paillier", PAPER)):
+        for (N, T, D), (dim, entities) in product(cases, SHAPES):
+            for queries in ("buckets", "full") if name == "paillier" and entities < 50 else (None,):
+                form: Any = form_of(name, queries=queries)
+                params = form.checked(
+                    Params(clients=N, dim=dim, collusion=T, dropouts=D).with_bounds(
+                        max_entities=entities, max_union=entities
+                    )
+                )
+                cost = plan(params, entities=entities, form=form)
+                at = Agreement(members=tuple(range(N)), participants=tuple(range(N)), names=1, size=entities)
+                phases = [row.phase for row in form.table(params)]
+                found.append({
+                    "form": name, "queries": queries or "", "clients": N, "collusion": T, "dropouts": D, "dim": dim,
+                    "entities": entities,
+                    "plan": asdict(cost),
+                    "facts": form.facts(params),
+                    "memory": form.memory(params, entities),
+                    "products": list(form.products(params, entities)),
+                    "ticks": form.ticks(params, 7),
+                    "trial": [each.canonical() if isinstance(each, Params) else each for each in form.trial(params)],
+                    "trust": list(form.trust(params)),
+                    "patience": {phase: form.patience(params, replace(at, phase=phase)) for phase in phases},
+                    "work": [form.work(cost, phase) for phase in ("setup", "round")],
+                })  # fmt: skip
+    return {"plans": found}
