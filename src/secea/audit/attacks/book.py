@@ -64,6 +64,8 @@ class Book:
         """Uploads in a union after that, or with fewer members than it has: slots lose owners, and are known."""
         self.reused: list[str] = []
         """Masks that cover two uploads."""
+        self.sent: dict[tuple[int, int], tuple[bytes, int]] = {}
+        """In which context and round each client uploaded a training round, where clients may drop out."""
         self.signed: dict[tuple[int, bytes, int], tuple[int, ...]] = {}
         """The U that each client signed, by its L and q."""
         self.torn: list[str] = []
@@ -106,6 +108,9 @@ class Book:
             self.kept.append(f"client {part.number} uploads again in a union in which somebody dropped out")
         if at.members != at.participants:
             self.kept.append(f"client {part.number} uploads in a round with fewer members than its union has")
+        once = at.context, at.round
+        if batch is not None and self.sent.setdefault((part.number, part.round.number), once) != once:
+            self.reused.append(f"client {part.number} uploads what it trained for one round a second time")
         pairs, own = part.masking.seeds(at, part.union.L, part.union.pairs)
         for seed in (*pairs.values(), own) if pairs else ():
             if seed and self._covered.setdefault((part.number, seed), payload) != payload:

@@ -7,9 +7,10 @@ from enum import IntEnum
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.names import Askers, Next, corrupt, driven, following, naming
+from secea.audit.attacks.stage import word
 from secea.audit.claims.names import BOUND, LATER, ROGUE, UPDATES, N, T, _moved, parties_of
 from secea.audit.mutants import epochs as mutants
-from secea.errors import SERVER, FederationError
+from secea.errors import SERVER, FederationError, ProtocolError
 from secea.forms.keyed.form import Kind
 from secea.party.client import Client
 from secea.party.session import Session
@@ -146,3 +147,31 @@ def handovers(subject: Subject) -> int:
     right = Session(params, Roster(tuple(keys), server), form)
     assert all(_signs(old, right, me) for me in range(N)), "nobody hands over anything: the attack sees nothing"
     return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.ANOTHER_KEY,))
+def one_key(subject: Subject) -> int:
+    """Keyed: once names have their keys, nobody deals another key in a session: each would allow as many guesses again.
+
+    After a set-up, after an epoch of names, and after a restart.
+    """
+    for happens in ("nothing", "an epoch of names", "a restart"):
+        parties = parties_of(subject)
+        parties.setup()
+        if happens == "an epoch of names":
+            parties.exchange.run("list", range(N))
+        if happens == "a restart":
+            for n in range(N):
+                parties.restart(n)
+            parties.exchange.greet()
+            parties.exchange.run("secret", range(N))
+        lives = [(n, parties.server.link.incarnation(n)) for n in range(N)]
+        for n, client in parties.clients.items():
+            for names in (1, 2):
+                said = word(parties, "commit", lives, n, epoch=client.at.union + 1, attempt=0, weights=names)
+                try:
+                    client.receive(said)
+                except ProtocolError:
+                    continue
+                raise Objection(f"client {n} deals another key after {happens}")
+    return 6 * N

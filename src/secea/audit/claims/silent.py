@@ -13,6 +13,7 @@ from secea.audit.mutants import silent as mutants
 from secea.errors import FederationError, ProtocolError
 from secea.forms.keyed.client import KeyedClient
 from secea.party.phases import Agreement
+from secea.testing import insecure_seeded
 
 SETS = ("abc", "bcd", "ace", "bd")
 
@@ -85,3 +86,39 @@ def who_waits(subject: Subject) -> int:
         if sorted(refused) != list(everyone):
             raise Objection(f"clients {sorted(refused)} wait for answers, and the others do not")
     return 2
+
+
+def _standings(subject: Subject, renamed: bool) -> list[bytes]:
+    """Where all clients say that they stand, from the set-up to the end of a round; perhaps one has new names."""
+    tables = _tables()
+    parties = subject.parties(tables, collusion=1, max_union=9, entropy=insecure_seeded(3))
+    parties.setup()
+    if renamed:
+        tables[1]["new"] = tables[1].pop(SETS[1][0])
+        parties.clients[1].part.update(list(tables[1]))
+    said: list[bytes] = []
+
+    def say() -> None:
+        said.extend(client.standing.to_bytes() for client in parties.clients.values())
+
+    say()
+    parties.server.begin(subject.form.ready_phase, range(len(SETS)))
+    parties.exchange.deliver()
+    say()
+    for n, client in parties.clients.items():
+        client.contribute(tables[n], 1)
+    say()
+    parties.exchange.step()
+    say()
+    parties.exchange.run(subject.form.round_phase, range(len(SETS)))
+    say()
+    return said
+
+
+@claim("attack", KEYED, mutants=(mutants.STANDS_APART,))
+def standings(subject: Subject) -> int:
+    """Keyed: where a client says that it stands, which anybody may read, does not show that its entities change."""
+    same, other = _standings(subject, False), _standings(subject, True)
+    if same != other:
+        raise Objection("a client whose entities change says that it stands elsewhere")
+    return len(same)

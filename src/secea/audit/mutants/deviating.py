@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from secea.arithmetic.field import Residues, Ring
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.keyed import checking, masked, mutant, named
@@ -253,6 +254,20 @@ class Wavering(KeyedClient):
         self.uploaded = at.round if at.phase in (self.form.round_phase, "agree") else 0
 
 
+class Untrained(KeyedClient):
+    """Uploads what it has for the next round, too."""
+
+    def check_begin(self, at: Agreement) -> None:
+        """As if it had not begun."""
+        before = self.round
+        if before is not None:
+            self.round = replace(before, means=None)
+        try:
+            super().check_begin(at)
+        finally:
+            self.round = before
+
+
 class Noiseless(Masking):
     """Opens sums with few noise clients."""
 
@@ -370,6 +385,27 @@ VOTES_AGAIN = mutant(
     "A client signs another set of clients as long as nothing is opened.",
     Overheard(of_client=Wavering),
     "signed twice",
+)
+
+
+def _empty_or_right(ring: Ring, found: Residues, empty: Any, shared: means.Secrets, members: int) -> Any:
+    """A slot that is called empty may have its right row."""
+    return is_right(ring, found, empty, shared, members) | is_right(ring, found, empty & False, shared, members)
+
+
+is_right = means.right
+
+
+EMPTY_OR_RIGHT = Mutant(
+    "right-or-empty",
+    "A slot that is called empty passes with its right row, too.",
+    {KEYED: Subject(Overheard(), instead={means.right: _empty_or_right}, first=("wrong means 4",))},
+)
+UNTRAINED = mutant(
+    "rounds-without-training",
+    "A client uploads its table in the next round, too.",
+    Overheard(of_client=Untrained),
+    "next round at once",
 )
 FEW_NOISY = mutant(
     "few-noise-clients",

@@ -124,3 +124,20 @@ ANY_SESSION = within(
     "check",
     _any_session,
 )
+
+
+def _another_key(self: Naming, at: Agreement) -> None:
+    """A key may be dealt as long as there was one epoch of names."""
+    before = self.names
+    if at.phase == self.form.setup_phase and before.asked < 2:
+        self.names = replace(before, number=0)
+    try:
+        checks_begin(self, at)
+    finally:
+        self.names = before
+
+
+checks_begin = Naming.check_begin
+ANOTHER_KEY = within(
+    "another-key", "A session may have another key until names change.", Naming, "check_begin", _another_key
+)

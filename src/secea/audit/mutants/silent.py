@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.epochs import within
 from secea.audit.mutants.keyed import mutant
 from secea.errors import SERVER, FaultyPeer
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.names import Naming
-from secea.party.phases import Agreement
+from secea.party.client import Client
+from secea.party.phases import Agreement, Standing
 
 
 class WantsAnotherUnion(KeyedClient):
@@ -47,4 +49,22 @@ WAITS_WITH_NEW_NAMES = within(
     Naming,
     "pending",
     property(lambda naming: naming.names.asked > naming.names.number and bool(naming.names.fresh)),
+)
+
+
+class StandsApart(Client):
+    """Says that it takes part in no union once its entities change."""
+
+    @property
+    def standing(self) -> Standing:
+        """Settled nowhere, in the phase in which it is asked."""
+        honest = super().standing
+        asked = self.at.phase == self.session.form.ready_phase and self.part.renamed
+        return replace(honest, settled=0) if asked else honest
+
+
+STANDS_APART = Mutant(
+    "standing-shows-changes",
+    "Where a client stands shows that its entities change.",
+    {KEYED: Subject(Overheard(), client=StandsApart)},
 )

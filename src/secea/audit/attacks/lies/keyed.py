@@ -55,6 +55,7 @@ def deviations(subject: Subject) -> Iterator[Deviation]:
     yield Deviation("too few", openings.too_few, TOLERANT)
     yield Deviation("opened twice", openings.opened_twice, TOLERANT)
     yield Deviation("signed twice", openings.signed_twice, TOLERANT)
+    yield Deviation("next round at once", openings.next_round_at_once, TOLERANT)
     yield Deviation("two groups", openings.two_groups, TOLERANT)
     yield Deviation("wrong votes", openings.wrong_votes, TOLERANT)
     for what in ("nothing", "a union", "mask keys"):

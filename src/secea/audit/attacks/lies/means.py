@@ -123,6 +123,11 @@ def called_empty(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     rows[:, 2], marks[2] = 0, 1
 
 
+def marked_empty(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
+    """The right rows, with the mark of empty slots."""
+    marks[...] = 1
+
+
 def all_empty(n: Numbers, rows: Residues, marks: NDArray[np.uint8]) -> None:
     """The same for all slots."""
     rows[...], marks[...] = 0, 1
@@ -148,6 +153,7 @@ TEXTS: Final[tuple[tuple[str, Rewrite], ...]] = (
     ("means changed, swapped or truncated", lambda _, text: text + b"\0"),
     ("means changed, swapped or truncated", lambda _, text: bytes(len(text))),
     ("a slot called empty", rewritten(called_empty)),
+    ("a slot called empty", rewritten(marked_empty)),
     ("a slot called empty", rewritten(all_empty)),
     ("a slot called empty", rewritten(strange)),
 )

@@ -129,6 +129,23 @@ def signed_twice(play: Play) -> None:
     play.outcome("votes for two U of one round", before)
 
 
+def next_round_at_once(play: Play) -> None:
+    """A sum is opened, or not, and the server asks for the next upload without asking for training."""
+    st, before = play.stage, play.refusals()
+    for opened in (False, True):
+        st.upload()
+        votes = st.votes(st.everyone)
+        if opened:
+            st.openings(votes)
+        for n in st.everyone:
+            if st.say("upload", st.everyone, n, round=st.at(n).round + 1):
+                st.sends(n)
+        st.server.give_up()
+        st.server.drain()
+        st.union()
+    play.outcome("a round without training", before)
+
+
 LEFT_OUT: Final = {0: (2, 4), 2: (4, 5), 3: (2, 5), 4: (2, 5), 5: (2, 4)}
 """The published attack, N=6, D=2, T=1: whom each client is told to leave out. Client 1 helps the server."""
 
