@@ -15,12 +15,14 @@ from secea.arithmetic.field import RING61
 from secea.arithmetic.ristretto import ORDER, multiply, read_scalar, scalar_rows
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.attacks.relay import Middleman
+from secea.audit.attacks.stage import broadcast
 from secea.audit.mutants import common as mutants
 from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.mutants import paillier as paillier_mutants
+from secea.audit.standing import standing_in
 from secea.audit.tails import uniform
 from secea.errors import SERVER, ProtocolError, Stale
-from secea.forms.keyed import Keyed
+from secea.forms.keyed import Keyed, Kind
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.retrieval import public_key
 from secea.party.phases import Common
@@ -283,6 +285,48 @@ def broadcasts(subject: Subject) -> int:
         except Stale:
             raise Objection(f"client 1 takes {kind.lower()} that another client made in the server's name") from None
     return 4
+
+
+class Withheld:
+    """A server that keeps the means of a round to itself, chunk by chunk."""
+
+    def __init__(self, parties: Parties) -> None:
+        self.parties, self.key = parties, b""
+        self.chunks: list[bytes] = []
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """Pass on everything else."""
+        header = Header.parse(message, sender, self.parties.session.form.kinds)
+        if sender != SERVER or header.kind.name not in (Common.KEY, Common.DIGEST, "MEANS"):
+            return (message,)
+        if receiver == 0 and header.kind.name == Common.KEY:
+            key = self.parties.server.link.channels[0].derive("seal", header.label())
+            self.key = bytes(Opener(key, header).open(header, message)[:KEY_BYTES])
+        elif receiver == 0 and header.kind.name == "MEANS":
+            self.chunks.append(bytes(Opener(self.key, header).open(header, message)))
+        return ()
+
+
+@claim("attack", KEYED, mutants=(mutants.CUT_SHORT,))
+def means_whole(subject: Subject) -> int:
+    """Keyed: means count only when those of all slots have come: a server cannot leave out the last chunks."""
+    tables = made_tables(SETS)
+    with standing_in({}, CHUNK_BYTES=1):
+        parties = subject.parties(tables, collusion=1)
+        parties.setup()
+        parties.contribute(tables)
+        parties.exchange.tap = server = Withheld(parties)
+        parties.exchange.run(subject.form.round_phase, range(len(SETS)))
+        whole = len(server.chunks)
+        assert whole == parties.server.M > 2, "each slot is a chunk of its own"
+        for n, size in enumerate((whole - 1, 1, whole - 2, whole)):
+            client = parties.clients[n]
+            with suppress(ProtocolError):
+                for message in broadcast(parties, n, Kind.MEANS, *server.chunks[:size], size=size):
+                    client.receive(message)
+            if client.part.has_means is not (size == whole):
+                raise Objection(f"client {n} takes the means of {size} slots for those of {whole}")
+    return len(SETS)
 
 
 # ---------------------------------------------------------------------------------------------------------------- sizes

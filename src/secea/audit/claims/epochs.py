@@ -73,7 +73,11 @@ def _next(old: Parties | Next, *stay: int | None, collusion: int = T) -> Next:
     return Next(old, form, collusion)  # type: ignore[arg-type]
 
 
-@claim("attack", KEYED, mutants=(mutants.BUDGET_OF_ONE_SESSION, mutants.SHARES_FOR_LEAVERS, mutants.WAY_BACK))
+@claim(
+    "attack",
+    KEYED,
+    mutants=(mutants.BUDGET_OF_ONE_SESSION, mutants.MOST_OF_A_SESSION, mutants.SHARES_FOR_LEAVERS, mutants.WAY_BACK),
+)
 def key_over_many_sessions(subject: Subject) -> int:
     """Keyed: a key that outlives several sessions keeps all their bounds, and those who leave get no share of it.
 
@@ -82,10 +86,15 @@ def key_over_many_sessions(subject: Subject) -> int:
     first = _old(subject)
     second = _next(first, *range(N), None)
     second.setup()
-    form = following(second, (*range(N + 1), None), T)  # type: ignore[arg-type]
-    seen = form.taken_over.updates if form else 1 + UPDATES
-    if seen < 1:
-        raise Objection("a third session with the same key does not know of the epochs of names in the first")
+    for epochs in (1, 2):  # one in the first session, and one in the second
+        form = following(second, (*range(N + 1), None), T)  # type: ignore[arg-type]
+        seen = form.taken_over.updates if form else 1 + UPDATES
+        if seen < epochs:
+            raise Objection(
+                f"a third session with the same key knows of {seen} epochs of names, and there were {epochs}"
+            )
+        if epochs == 1:
+            second.exchange.run("list", range(N + 1))
 
     left = _next(_old(subject), *range(N - 1), collusion=1)
     left.setup()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.mutants import hosts as mutants
+from secea.audit.standing import attributes_stand_in
 from secea.engines import files
 from secea.engines.host import Host, Participant
 from secea.engines.port import Order, Reply, Task
@@ -175,7 +178,10 @@ def refusals_at_hosts(subject: Subject) -> int:
 
 
 @claim(
-    "record", KEYED, PAILLIER, mutants=(mutants.SHARED_LOCK, mutants.OPEN_FILES, mutants.SAME_NONCE, mutants.UNSEALED)
+    "record",
+    KEYED,
+    PAILLIER,
+    mutants=(mutants.SHARED_LOCK, mutants.OPEN_FILES, mutants.SAME_NONCE, mutants.UNSEALED, mutants.NOT_ON_DISK),
 )
 def stored_state(subject: Subject) -> int:
     """Both forms: a host's state is sealed under its own key, for its user alone, and one process uses it at a time."""
@@ -201,6 +207,8 @@ def stored_state(subject: Subject) -> int:
         for identity, of in ((identities[0], session), (identities[ME], bytes(32))):
             if Store(folder, identity, of).load("client") is not None:
                 raise Objection("a host's state opens under another key, or in another session")
+        if not _on_disk(site):
+            raise Objection("state is not on the disk when something is sent: after a power cut the one before is back")
         with site.store.held(0):
             try:
                 with Store(folder, identities[ME], session).held(0):
@@ -209,6 +217,24 @@ def stored_state(subject: Subject) -> int:
                 pass
         cases += len(texts) + len(stretches) + 4
     return cases
+
+
+def _on_disk(site: Site) -> bool:
+    """Whether a file is written through to the disk, then moved into place, and then its folder, too."""
+    done: list[str] = []
+
+    def synced(descriptor: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def moved(path: Path, target: Path) -> Path:
+        done.append("move")
+        return move(path, target)
+
+    sync, move = os.fsync, Path.replace
+    with attributes_stand_in((os, "fsync", synced), (Path, "replace", moved)):
+        site.store.save("client", site.host.client.save())
+    return done == ["file", "move", "folder"]
 
 
 @claim("record", KEYED, PAILLIER, mutants=(mutants.KEYS_FOR_ALL, mutants.CHANGED_FILE, mutants.OPEN_KEYS))

@@ -13,7 +13,7 @@ from secea.audit.mutants import silent as mutants
 from secea.errors import FederationError, ProtocolError
 from secea.forms.keyed.client import KeyedClient
 from secea.party.phases import Agreement
-from secea.testing import insecure_seeded
+from secea.testing import Watch, insecure_seeded
 
 SETS = ("abc", "bcd", "ace", "bd")
 
@@ -122,3 +122,31 @@ def standings(subject: Subject) -> int:
     if same != other:
         raise Objection("a client whose entities change says that it stands elsewhere")
     return len(same)
+
+
+@claim("attack", KEYED, mutants=(mutants.SAYS_AGAIN,))
+def asked_again(subject: Subject) -> int:
+    """Keyed: asked again before the same round, a client says what it said, whether or not its entities change.
+
+    Two words under one mask would differ where entities change, and nowhere else.
+    """
+    kind = subject.form.kinds["READY"]
+    for renamed in (False, True):
+        tables, watch = _tables(), Watch()
+        parties = subject.parties(tables, collusion=1, max_union=9, watch=watch)
+        parties.setup()
+        if renamed:
+            tables[1]["new"] = tables[1].pop(SETS[1][0])
+            parties.clients[1].part.update(list(tables[1]))
+        for _ in range(3):
+            parties.server.begin(subject.form.ready_phase, range(len(SETS)))
+            parties.exchange.deliver()
+            for n, client in parties.clients.items():
+                client.contribute(tables[n], 1)
+                assert list(client.outbox())
+            parties.server.give_up()
+        for n in parties.clients:
+            said = {each.payload for each in watch.sealed(kind, sender=n)}
+            if len(said) != 1:
+                raise Objection(f"client {n} says {len(said)} different things before one round")
+    return 6 * len(SETS)

@@ -20,7 +20,7 @@ from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.client import PaillierClient
-from secea.party.client import Client
+from secea.party.client import ROWS_BYTES, Client
 from secea.party.phases import Agreement, Begin
 from secea.table import canonical_names
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
@@ -292,6 +292,24 @@ class Hashless(Client):
         super()._got_digest(opened)
 
 
+class Content(Client):
+    """Takes a broadcast of fewer rows than the union has."""
+
+    def _got_key(self, opened: Opened) -> None:
+        rows, before = int.from_bytes(bytes(opened.payload)[-ROWS_BYTES:], "little"), self.at
+        if rows < before.size:
+            self.at = replace(before, size=rows)
+        try:
+            super()._got_key(opened)
+        finally:
+            self.at = before
+
+
+CUT_SHORT = Mutant(
+    "means-cut-short",
+    "A broadcast may have fewer rows than the union.",
+    {KEYED: Subject(Overheard(), client=Content)},
+)
 HASH_UNREAD = Mutant(
     "hash-of-a-broadcast-unread",
     "A client does not compare a broadcast with its hash.",

@@ -401,6 +401,8 @@ EMPTY_OR_RIGHT = Mutant(
     "A slot that is called empty passes with its right row, too.",
     {KEYED: Subject(Overheard(), instead={means.right: _empty_or_right}, first=("wrong means 4",))},
 )
+
+
 UNTRAINED = mutant(
     "rounds-without-training",
     "A client uploads its table in the next round, too.",

@@ -141,3 +141,10 @@ checks_begin = Naming.check_begin
 ANOTHER_KEY = within(
     "another-key", "A session may have another key until names change.", Naming, "check_begin", _another_key
 )
+MOST_OF_A_SESSION = within(
+    "epochs-of-the-busiest-session",
+    "A key has seen as many epochs of names as the session with the most.",
+    Naming,
+    "updates",
+    property(lambda self: max(self.names.asked - 1, self.form.taken_over.updates if self.form.taken_over else 0)),
+)

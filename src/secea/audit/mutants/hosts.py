@@ -11,6 +11,7 @@ from typing import Any
 
 from cryptography.exceptions import InvalidTag
 
+from secea import atomic
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both
@@ -161,4 +162,7 @@ CHANGED_FILE = both(
     "federation-file-unchecked",
     "A federation file may have been changed.",
     within=((files, "read_session", _believed),),
+)
+NOT_ON_DISK = both(
+    "state-not-on-disk", "The folder of a host's state is not synced.", within=((atomic, "_sync", lambda _: None),)
 )

@@ -68,3 +68,17 @@ STANDS_APART = Mutant(
     "Where a client stands shows that its entities change.",
     {KEYED: Subject(Overheard(), client=StandsApart)},
 )
+
+
+class SaysAgain(KeyedClient):
+    """Makes another word whenever it is asked, if its entities change."""
+
+    def _say(self, at: Agreement) -> None:
+        if self.renamed and self.union is not None:
+            self.union = replace(self.union, said=(-1, b""))
+        super()._say(at)
+
+
+SAYS_AGAIN = mutant(
+    "says-again", "A client whose entities change makes another word each time.", Overheard(of_client=SaysAgain)
+)
