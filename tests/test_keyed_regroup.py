@@ -703,19 +703,23 @@ def test_a_key_that_has_seen_all_its_epochs_is_not_kept() -> None:
 
 
 def test_who_is_needed_and_who_gets_what_in_a_session_that_follows() -> None:
-    form = Following(before=Handover(bytes(32), OTHER_POINTS, (0, 1, None, 2), 1))
-    params = bounds(3, collusion=1)
-    assert [form.fewest(params, "commit", 1), form.fewest(params, "list", 1), form.fewest(params, "list", 2)] == [
-        4,
-        3,
-        3,
-    ]
-    at = Agreement(names=1, members=(0, 1, 2))
+    form = Following(before=Handover(bytes(32), OTHER_POINTS, (0, 1, 2, 3, None, 4), 1))
+    params = bounds(5, collusion=1, max_entities=100, max_union=100)
+    fewest = [form.fewest(params, phase, names) for phase, names in (("commit", 1), ("list", 1), ("list", 2))]
+    assert fewest == [6, 5, 4]
+    at = Agreement(names=1, members=(0, 1, 2, 3, 4))
     assert form.receivers(Kind.LISTS, params, at) == (0, 1)
-    assert form.receivers(Kind.SHARE, params, at) == (0, 1, 2)
-    assert form.receivers(Kind.EVALUATION, params, at) == (2,)
-    size = form.list_size(params, 1)
-    assert form.ticks(params, 7) == 2 * (size + 1) + size + 7
+    assert form.receivers(Kind.SHARE, params, at) == (0, 1, 2, 3, 4)
+    assert form.receivers(Kind.EVALUATION, params, at) == (4,)
+    assert form.ticks(params, 7) == 2 * (100 + 1) + 100 + 7
+
+
+def test_the_record_of_a_handover_is_in_the_sessions_hash_word_by_word() -> None:
+    record = Handover(bytes(32), OTHER_POINTS, (0, None, 1, 2), 1, 5)
+    text = f"before={'00' * 32};joint={OTHER_POINTS.hex()};numbers=0,new,1,2;left=1;updates=5"
+    assert record.canonical() == text
+    params = Keyed().checked(bounds(3, collusion=1))
+    assert Following(before=record).canonical(params) == f"{Keyed().canonical(params)};{text}"
 
 
 def test_the_key_is_kept_with_the_most_epochs_that_anybody_saw_and_only_if_all_can_hand_it_over() -> None:
