@@ -78,7 +78,7 @@ def audit(
 
     \b
     Examples:
-      secea audit                                 two minutes
+      secea audit                                 two to three minutes
       secea audit --form keyed --thorough         a quarter of an hour
       secea audit --list                          what is claimed, and what can be taken away
       secea audit --counts                        what attacks on counts reach, beside chance
