@@ -158,6 +158,15 @@ def test_before_and_after_a_round_everybody_is_at_the_union(dropouts: int) -> No
         parties.round(TABLES)
 
 
+def test_after_more_mask_keys_everybody_is_back_at_the_union() -> None:
+    parties, part, _ = brought(1, batch=1)
+    parties.round(TABLES)
+    parties.exchange.run("batch", range(4))
+    assert part.union is not None
+    assert {client.at.context for client in parties.clients.values()} == {part.union.context}
+    parties.round(TABLES)
+
+
 # ------------------------------------------------------------------------------------------------- what goes out again
 
 
