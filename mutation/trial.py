@@ -268,7 +268,7 @@ class Court:
                 self.running.put(module, mutant, self.root / mutant.file)
             except (NotApplicable, SyntaxError, ValueError):
                 return ["not applicable", "", len(chosen)]
-            except Exception:
+            except Exception:  # whatever it raises, the module cannot be imported
                 return ["killed", "import", len(chosen)]  # a constant that cannot even be computed
             for name, seconds in chosen:
                 if not self.tests.run(name, GRACE + PATIENCE * seconds):

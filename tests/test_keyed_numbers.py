@@ -112,6 +112,11 @@ def test_more_clients_take_light_primes_and_two_checks(N: int, primes: int, ever
     assert n.checks == 2
 
 
+def test_a_wide_number_has_at_least_two_values() -> None:
+    many = params_of(300, 299, 8, sigma=1)
+    assert all(n.noise.wide >= 2 for n in (*(n for _, n, _ in everything()), chosen(many)[0]))
+
+
 def test_the_largest_federations_take_all_primes_and_more_clients_do_not_fit() -> None:
     n, _ = chosen(params_of(300, 1, 8))
     assert n.ring.primes == PRIMES30

@@ -100,10 +100,9 @@ SHORT_KEYS = both(
 
 def _twice(cls: type[Begin], data: Buffer, clients: int) -> Begin:
     """Members may repeat."""
-    members = {n: bytes(life) for n, life in _members(data)}
-    cls_members = tuple((n, bytes(life)) for n, life in _members(data))
-    parsed(cls, Begin(data[0], tuple(members.items())).to_bytes(), clients)
-    return cls(data[0], cls_members)
+    once = tuple(dict(_members(data)).items())
+    parsed(cls, Begin(data[0], once).to_bytes(), clients)
+    return cls(data[0], tuple(_members(data)))
 
 
 def _members(data: Buffer) -> Iterator[tuple[int, bytes]]:
