@@ -153,6 +153,27 @@ def replays(subject: Subject) -> int:
     return tried[0]
 
 
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.OLD_LIVES,))
+def past_lives(subject: Subject) -> int:
+    """Both forms: the hello of an earlier life of a client, handed over again, brings that life back nowhere."""
+    parties = subject.parties(made_tables(SETS), collusion=1)
+    parties.setup()
+    old = parties.clients[1].link.hello_message()
+    parties.restart(1)
+    parties.exchange.greet()
+    parties.union(range(len(SETS)))
+    now = parties.clients[1].link.hello.incarnation
+    with suppress(ProtocolError):
+        parties.server.receive(1, old)
+    for client in parties.clients.values():
+        with suppress(ProtocolError):
+            client.receive(old)
+    links = [parties.server.link, *(parties.clients[n].link for n in (0, 2, 3))]
+    if any(link.incarnation(1) != now for link in links):
+        raise Objection("a life of a client that is over is believed in again")
+    return len(SETS) + 1
+
+
 CHANGED: Final = ("epoch", "weights", "round", "attempt", "sequence", "chunks", "chunk", "context", "salt")
 """What a label has besides kind, sender and receiver."""
 

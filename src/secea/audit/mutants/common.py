@@ -170,6 +170,24 @@ class LooseSession(WatchedSession):
     link_type: ClassVar[type[Link]] = LooseLink
 
 
+class RevivingLink(WatchedLink):
+    """Forgets which lives are over."""
+
+    def greet(self, header: Header, message: Buffer) -> None:
+        """Any hello that is authentic."""
+        self._past.clear()
+        super().greet(header, message)
+
+
+class RevivingSession(WatchedSession):
+    """With such links."""
+
+    link_type: ClassVar[type[Link]] = RevivingLink
+
+
+OLD_LIVES = both("old-lives", "Hellos of lives that are over are taken again.", session=RevivingSession)
+
+
 class LooseClient(Client):
     """Takes messages of other rounds and unions."""
 
