@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import runpy
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,6 +125,16 @@ def test_the_largest_federations_take_all_primes_and_more_clients_do_not_fit() -
     assert n.ring.primes == PRIMES30
     with pytest.raises(ParamsError, match="lower precision or sigma"):
         chosen(params_of(330, 1, 8))
+
+
+def test_the_numbers_of_many_federations_are_those_that_are_written_down() -> None:
+    vectors = Path(__file__).parent.parent / "vectors"
+    known = json.loads((vectors / "scales.json").read_text(encoding="utf-8"))["scales"]
+    made = runpy.run_path(str(vectors / "scales.py"))["scales"]()["scales"]
+    made = runpy.run_path(str(vectors / "plain.py"))["plain"](made)
+    assert len(made) == len(known) > 600
+    for one, other in zip(made, known, strict=True):
+        assert one == other
 
 
 def test_no_further_bit_fits() -> None:

@@ -24,7 +24,9 @@ import keyed
 import keyed_faults
 import plans
 import recorded
+import scales
 from negative import CASES, SENDER, THIRD
+from plain import plain
 from secea.arithmetic import fixedpoint
 from secea.arithmetic.field import RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.lagrange import Code
@@ -416,22 +418,8 @@ FILES: Final[dict[str, Callable[[], Json]]] = {
     "keyed-transcript.json": keyed.transcript,
     "keyed-negative.json": keyed_faults.negative,
     "plans.json": plans.plans,
+    "scales.json": scales.scales,
 }
-
-
-def plain(x: Any) -> Any:
-    """Bytes as hex, floats exactly, everything else as JSON has it."""
-    match x:
-        case bytes():
-            return x.hex()
-        case float():
-            return x.hex()
-        case dict():
-            return {key: plain(value) for key, value in x.items()}
-        case list() | tuple():
-            return [plain(value) for value in x]
-        case _:
-            return x
 
 
 def text_of(content: Json) -> str:
