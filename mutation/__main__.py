@@ -34,7 +34,7 @@ HOME: Final = {
     "forms/keyed/handover.py": "keyed_vectors keyed_regroup",
     "forms/keyed/masking.py": "keyed_vectors keyed_openings keyed_losses",
     "forms/keyed/names.py": "keyed_vectors keyed_dealers keyed_regroup keyed_lives",
-    "forms/keyed/numbers.py": "keyed_vectors keyed_numbers",
+    "forms/keyed/numbers.py": "keyed_numbers keyed_vectors",
     "forms/keyed/opening.py": "keyed_vectors keyed_openings keyed_losses",
     "forms/keyed/planning.py": "plan",
     "forms/keyed/server.py": "keyed_vectors keyed_federation keyed_losses keyed_ready",

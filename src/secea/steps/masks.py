@@ -57,7 +57,7 @@ def shares(secret: int, threshold: int, clients: Sequence[int], stream: KeyStrea
     for v in clients:
         value = 0
         for coefficient in reversed(rest):
-            value = (value + coefficient) * (v + 1) % ORDER
+            value = (value + coefficient) * (v + 1)  # it grows by a few bits only: reduced once, at the end
         dealt[v] = (value + secret) % ORDER
     return dealt
 

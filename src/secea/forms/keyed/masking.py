@@ -133,6 +133,7 @@ class Masking:
         self.form, self.params, self.session, self.roster = form, params, session, roster
         self.number, self._identity, self._entropy = number, identity, entropy
         self.batch: Batch | None = None
+        self._made: tuple[bytes, Mapping[int, bytes]] = b"", {}  # shares for each member, and the seed that made them
 
     def enter(self, at: Agreement) -> None:
         """Draw the keys of a batch when it begins."""
@@ -178,7 +179,7 @@ class Masking:
             case Kind.BATCH:
                 yield (self._published(),)
             case Kind.SECRETS:
-                yield (self._dealt()[receiver],)
+                yield (self._shares()[receiver],)
             case Kind.VOTE:
                 yield (self._identity.sign(statement(self.session, at, self.form.noise_clients(self.params, at))),)
             case _:
@@ -201,6 +202,13 @@ class Masking:
                     dealt[v] += scalar_bytes(share)
         return {v: bytes(data) for v, data in dealt.items()}
 
+    def _shares(self) -> Mapping[int, bytes]:
+        """The same, computed once."""
+        assert self.batch is not None
+        if self._made[0] != self.batch.seed:
+            self._made = self.batch.seed, self._dealt()
+        return self._made[1]
+
     def _opening(self, at: Agreement) -> bytes:
         """One share for each participant: of its self seed if it is in the sum, of its pair key if it is not."""
         assert self.batch is not None
@@ -222,7 +230,7 @@ class Masking:
         assert self.batch is not None
         public = {v: got[Kind.BATCH, v] for v in at.members if v != self.number} | {self.number: self._published()}
         shares = {v: got[Kind.SECRETS, v] for v in at.members if v != self.number}
-        shares[self.number] = self._dealt()[self.number]
+        shares[self.number], self._made = self._shares()[self.number], (b"", {})
         for v, data in shares.items():
             if any(int.from_bytes(data[i : i + 32], "little") >= ORDER for i in range(0, len(data), 32)):
                 raise FaultyPeer(v, "shares its mask keys by numbers that are no scalars")
