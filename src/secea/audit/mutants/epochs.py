@@ -14,6 +14,7 @@ from secea.arithmetic.ristretto import Rows, Tick, multiply, multiply_base, scal
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.errors import ParamsError
+from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
@@ -147,4 +148,43 @@ MOST_OF_A_SESSION = within(
     Naming,
     "updates",
     property(lambda self: max(self.names.asked - 1, self.form.taken_over.updates if self.form.taken_over else 0)),
+)
+
+
+_enter, _read, _check_begin = KeyedClient.enter, KeyedClient._read, Naming.check_begin
+
+
+def _not_spent(self: KeyedClient, at: Agreement) -> None:
+    _enter(self, at)
+    if at.phase == "agree" and self.union is not None:
+        self.union = replace(self.union, spent=False)
+
+
+def _spent_now(self: KeyedClient, at: Agreement) -> Agreement:
+    after = _read(self, at)
+    if self.union is not None:
+        self.union = replace(self.union, spent=at.members != at.participants)
+    return after
+
+
+def _since_the_last_answers(self: Naming, at: Agreement) -> None:
+    """As if the list that waits for answers had not been made."""
+    names, self.names = self.names, replace(self.names, asked=self.names.number)
+    try:
+        _check_begin(self, at)
+    finally:
+        self.names = names
+
+
+SPENT_LATE = Mutant(
+    "spent-late",
+    "a union is spent when the means of fewer clients are read, not when they are agreed on",
+    {KEYED: Subject(Overheard(), within=((KeyedClient, "enter", _not_spent), (KeyedClient, "_read", _spent_now)))},
+)
+EARLIER_EPOCH = within(
+    "earlier-epoch",
+    "while a list of names waits for answers, the epoch before may begin again",
+    Naming,
+    "check_begin",
+    _since_the_last_answers,
 )
