@@ -17,12 +17,13 @@ from typing import Any, Final
 from secea.audit import KEYED, PAILLIER, Subject
 from secea.audit.attacks.stage import announcement
 from secea.audit.claims.counts import form_of
+from secea.audit.standing import attributes_stand_in
 from secea.audit.transcripts import tables_of
 from secea.errors import ProtocolError
 from secea.party.client import Client
 from secea.party.phases import REST
 from secea.testing import Parties, insecure_seeded
-from secea.wire.link import Opened
+from secea.wire.link import Link, Opened
 from secea.wire.messages import Buffer
 
 FILE: Final = Path(__file__).with_name("begins.json")
@@ -39,18 +40,16 @@ class _Believed(Exception):
 def believes(client: Client, message: Buffer) -> bool:
     """Whether a client would take an announcement. Nothing changes."""
 
-    def take(_: Opened) -> None:
+    def take(self: Link, opened: Opened) -> None:
         raise _Believed
 
-    client.link.take = take  # type: ignore[method-assign]
-    try:
-        client.receive(message)
-    except ProtocolError:
-        return False
-    except _Believed:
-        return True
-    finally:
-        del client.link.take
+    with attributes_stand_in((Link, "take", take)):
+        try:
+            client.receive(message)
+        except ProtocolError:
+            return False
+        except _Believed:
+            return True
     raise AssertionError("an announcement is taken or refused")
 
 
@@ -59,7 +58,7 @@ def words(parties: Parties, n: int) -> Iterator[tuple[str, Buffer]]:
     at, everyone = parties.clients[n].at, range(CLIENTS)
     steps = product((0, 1), range(max(0, at.names - 2), at.names + 2), (0, 1), (None, 2))
     for union, names, round_, without in steps:
-        numbers = {"epoch": at.union + union, "weights": names, "round": at.round + round_}
+        numbers: dict[str, Any] = {"epoch": at.union + union, "weights": names, "round": at.round + round_}
         members = [v for v in everyone if v != without]
         told = f"{' union+1' * union} names {names}{' round+1' * round_}" + (f" without {without}" if without else "")
         for row in parties.session.rows:

@@ -23,6 +23,7 @@ from nvflare.collab import CollabCallError, CollabRecipe, collab
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
+from secea.engines.policy import without_code
 from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
@@ -67,9 +68,7 @@ def permit(folder: Path | str) -> None:
     allowed += [name for name in CLASSES if name not in allowed]
     _write(local / "resources.json", resources)
     if authorization := _policy(local / "authorization.json"):
-        roles = authorization["permissions"]
-        for role, rights in roles.items():
-            roles[role] = (dict.fromkeys(_RIGHTS, rights) if isinstance(rights, str) else rights) | {"byoc": "none"}
+        authorization["permissions"] = without_code(authorization["permissions"], _RIGHTS)
         _write(local / "authorization.json", authorization)
 
 

@@ -6,12 +6,12 @@ import base64
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.mutants import hosts as mutants
 from secea.audit.standing import attributes_stand_in
-from secea.engines import files
+from secea.engines import files, policy
+from secea.engines.driver import ACCUSED, Driver
+from secea.engines.exchange import Exchange
 from secea.engines.host import Host, Participant
-from secea.engines.port import Order, Reply, Task
+from secea.engines.port import Failure, Order, Reply, Task, refusal
 from secea.engines.store import Store
-from secea.errors import ParamsError, RoundLost, SnapshotError
+from secea.errors import FederationError, ParamsError, RoundLost, SnapshotError
 from secea.forms import form_of
 from secea.forms.keyed.client import KeyedClient
+from secea.party.client import Client
 from secea.party.phases import REST, STOPPED
 from secea.table import Table
 from secea.wire.keys import Identity
@@ -287,3 +290,75 @@ def _taken(call: Callable[[], object]) -> bool:
     except ParamsError:
         return False
     return True
+
+
+# ---------------------------------------------------------------------------------------------------------- the server
+
+
+class Framing:
+    """A port on which some clients say, whatever they are asked, that they refuse what another one sent."""
+
+    def __init__(self, exchange: Exchange, liars: Sequence[int], accused: int) -> None:
+        self._exchange, self._liars, self._fault = exchange, liars, refusal((accused,))
+
+    def exchange(
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+    ) -> Iterator[tuple[int, Reply | Failure]]:
+        """See `Port`."""
+        for n, reply in self._exchange.exchange(tasks, round, inboxes, timeout):
+            if n not in self._liars or isinstance(reply, Failure) or tasks[n] is Task.HELLO:
+                yield n, reply
+            elif not reply.more:
+                yield n, replace(reply, messages=[], fault=self._fault)
+
+
+@claim("attack", KEYED, mutants=(mutants.COUNTS_WORDS,))
+def accusations(subject: Subject) -> int:
+    """Form "keyed": T clients cannot have another one thrown out, however often they accuse it.
+
+    Whom more accuse is called no more, since one of them is honest.
+    """
+    cases = 0
+    for liars, accused in ((0,), 2), ((3,), 0), ((0, 4), 1), ((2, 3, 4), 1):
+        parties = subject.parties([{name: np.ones(DIM) for name in "abc"}] * 5, collusion=2)
+        parties.setup()
+        driver = Driver(parties.server, Framing(parties.exchange, liars, accused))
+        for number in range(1, 5):
+
+            def contribute(n: int, number: int = number, clients: Mapping[int, Client] = parties.clients) -> None:
+                clients[n].contribute({name: np.ones(DIM) for name in "abc"}, number)
+
+            parties.exchange.contribute = contribute
+            with suppress(FederationError, RoundLost):
+                driver.expect(range(5))
+                driver.round()
+        out, cases = driver.failures.get(accused) == ACCUSED, cases + 1
+        if out != (len(liars) > 2):
+            raise Objection(
+                f"{len(liars)} clients accuse another one, T = 2, and it is {'' if out else 'not '}thrown out"
+            )
+    return cases
+
+
+# ------------------------------------------------------------------------------------------------------------ the site
+
+ROLES: Final[Mapping[str, Any]] = {
+    "project_admin": "any",
+    "org_admin": {"manage_job": "o:site", "byoc": "any", "operate": "o:site"},
+    "lead": {"submit_job": "any", "byoc": "any"},
+    "member": {"view": "any"},
+    "nobody": "none",
+}
+"""Rights as an engine's own policies give them."""
+
+
+@claim("record", KEYED, PAILLIER, mutants=(mutants.ROLES_BRING_CODE,))
+def site_policies(subject: Subject) -> int:
+    """Both forms: once a site takes part, nobody may bring code of their own; other rights stay as they are."""
+    rights = ("manage_job", "operate", "submit_job", "view", "byoc")
+    found = policy.without_code(ROLES, rights)
+    for role, given in ROLES.items():
+        before = dict.fromkeys(rights, given) if isinstance(given, str) else given
+        if found[role] != {**before, "byoc": "none"}:
+            raise Objection(f"the role {role!r} has the rights {found[role]}")
+    return len(found)

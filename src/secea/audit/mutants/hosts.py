@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from secea import atomic
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.common import both
-from secea.engines import files
+from secea.engines import files, policy
+from secea.engines.driver import ACCUSED, Driver
 from secea.engines.files import read_identity, read_session, write_identity
 from secea.engines.host import Host, told
-from secea.engines.port import Order, Reply
+from secea.engines.port import Order, Reply, refusal
 from secea.engines.store import Store
 from secea.errors import ParamsError, RoundLost
 from secea.party.client import Client
@@ -165,4 +167,32 @@ CHANGED_FILE = both(
 )
 NOT_ON_DISK = both(
     "state-not-on-disk", "The folder of a host's state is not synced.", within=((atomic, "_sync", lambda _: None),)
+)
+
+
+def _accuse_by_words(self: Driver, n: int, reason: str) -> None:
+    """Every word counts, whoever says it."""
+    T, words = self.server.session.params.T, Counter[int]()
+    for v in self._everyone - {n}:
+        words[v] = getattr(self, "words", Counter())[v] + (reason == refusal((v,)))
+        if words[v] > T:
+            self._everyone.discard(v)
+            self._lose(v, ACCUSED)
+    self.words = words  # type: ignore[attr-defined]
+
+
+def _code_where_it_was(roles: Mapping[str, Any], rights: Sequence[str]) -> dict[str, dict[str, Any]]:
+    each = {role: dict.fromkeys(rights, given) if isinstance(given, str) else given for role, given in roles.items()}
+    return {role: {"byoc": "none", **given} for role, given in each.items()}
+
+
+COUNTS_WORDS = Mutant(
+    "counts-words",
+    "a client that accuses another one often counts as many",
+    {KEYED: Subject(Overheard(), within=((Driver, "_accuse", _accuse_by_words),))},
+)
+ROLES_BRING_CODE = both(
+    "roles-bring-code",
+    "roles that may bring code keep that right",
+    within=((policy, "without_code", _code_where_it_was),),
 )
