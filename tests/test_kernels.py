@@ -348,22 +348,69 @@ def weighted_sums61(data: st.DataObject) -> Call:
 
 
 @case
-def scale_rows32(data: st.DataObject) -> Call:
+def scaled_rows32(data: st.DataObject) -> Call:
     ring, rows, gap, length = a_ring(data), *(data.draw(st.integers(low, 40)) for low in (1, 0, 1))
-    whole, factors = data.draw(vectors(ring, rows, length + gap)), data.draw(vectors(ring, rows))
+    x, factors = data.draw(vectors(ring, rows, length + gap)), data.draw(vectors(ring, rows))
+    added, places = data.draw(vectors(ring, rows, length)), np.array(data.draw(st.permutations(range(rows))), np.int64)
     steps = rows * (length + gap), length + gap
+    extra, moved, same = (data.draw(st.booleans()) for _ in range(3))
+
+    def call(form: Form) -> tuple[object, ...]:
+        at, more = (
+            (form.at(places) if moved and not same else form.ffi.NULL),
+            (form.at(added) if extra else form.ffi.NULL),
+        )
+        return changed(
+            lambda to: form.lib.scaled_rows32(
+                *form.primes(ring), form.at(to), *steps, at, form.at(to if same else x), *steps, form.at(factors), more,
+                rows, length,
+            ),
+            x if same else ring.zeros(rows, length + gap),
+        )  # fmt: skip
+
+    return call
+
+
+@case
+def scaled_rows61(data: st.DataObject) -> Call:
+    rows, gap, length = (data.draw(st.integers(low, 40)) for low in (1, 0, 1))
+    x, factors = data.draw(vectors(RING61, rows, length + gap)), data.draw(vectors(RING61, rows))
+    added = data.draw(vectors(RING61, rows, length))
+    places = np.array(data.draw(st.permutations(range(rows))), np.int64)
+    extra, moved, same = (data.draw(st.booleans()) for _ in range(3))
+
+    def call(form: Form) -> tuple[object, ...]:
+        at, more = (
+            (form.at(places) if moved and not same else form.ffi.NULL),
+            (form.at(added) if extra else form.ffi.NULL),
+        )
+        return changed(
+            lambda to: form.lib.scaled_rows61(
+                form.at(to), length + gap, at, form.at(to if same else x), length + gap, form.at(factors), more, rows,
+                length,
+            ),
+            x if same else RING61.zeros(rows, length + gap),
+        )  # fmt: skip
+
+    return call
+
+
+@case
+def add_scaled32(data: st.DataObject) -> Call:
+    ring, n = a_ring(data), a_length(data)
+    acc, factors = data.draw(vectors(ring, n)), data.draw(vectors(ring, 1))
+    x = signed(data, n)
     return lambda form: changed(
-        lambda x: form.lib.scale_rows32(*form.primes(ring), form.at(x), *steps, form.at(factors), rows, length), whole
+        lambda to: form.lib.add_scaled32(*form.primes(ring), form.at(to), n, form.at(x), form.at(factors), n), acc
     )
 
 
 @case
-def scale_rows61(data: st.DataObject) -> Call:
-    rows, gap, length = (data.draw(st.integers(low, 40)) for low in (1, 0, 1))
-    whole, factors = data.draw(vectors(RING61, rows, length + gap)), data.draw(vectors(RING61, rows))
-    return lambda form: changed(
-        lambda x: form.lib.scale_rows61(form.at(x), length + gap, form.at(factors), rows, length), whole
-    )
+def add_scaled61(data: st.DataObject) -> Call:
+    n = a_length(data)
+    acc, factor = data.draw(vectors(RING61, n)), data.draw(st.integers(0, M61 - 1))
+    x = signed(data, n)
+    return lambda form: changed(lambda to: form.lib.add_scaled61(form.at(to), form.at(x), factor, n), acc)
 
 
 # --------------------------------------------------------------------------------------------------------------- floats

@@ -333,6 +333,35 @@ def test_weighted_sums_and_scaled_rows_are_those_of_python_integers(ring: Ring, 
     assert np.array_equal(whole, before)
 
 
+@each_ring
+@law
+@given(st.data())
+def test_rows_are_scaled_and_added_to_wherever_they_belong(ring: Ring, data: st.DataObject) -> None:
+    rows, more, length = (data.draw(st.integers(low, 5)) for low in (0, 0, 1))
+    x, added = (data.draw(vectors(ring, rows, length)) for _ in range(2))
+    factors, out = data.draw(vectors(ring, rows)), data.draw(vectors(ring, rows + more, length + 2))
+    places = np.array(data.draw(st.permutations(range(rows + more)))[:rows], np.int64)
+    expected = out.copy()
+    for b, p in enumerate(ring.primes):
+        for row, to in enumerate(places):
+            for j in range(length):
+                expected[b, to, j + 1] = (int(x[b, row, j]) * int(factors[b, row]) + int(added[b, row, j])) % p
+    streams.scaled_rows(ring, out[:, :, 1:-1], x, factors, places=places, added=added)
+    assert np.array_equal(out, expected)
+
+
+@each_ring
+@law
+@given(st.data(), st.integers(-(2**70), 2**70))
+def test_signed_integers_are_added_a_number_of_times(ring: Ring, data: st.DataObject, factor: int) -> None:
+    n = data.draw(st.integers(0, 9))
+    acc = data.draw(vectors(ring, n))
+    x = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=n, max_size=n))
+    expected = [[(int(a) + factor * v) % p for a, v in zip(acc[b], x, strict=True)] for b, p in enumerate(ring.primes)]
+    streams.add_scaled(ring, acc, np.array(x, np.int64), factor)
+    assert acc.tolist() == expected
+
+
 # -------------------------------------------------------------------------------------------------------------- fill
 
 
@@ -506,6 +535,14 @@ def test_what_does_not_fit_is_refused_and_no_key_is_shown(level: int) -> None:
         lambda: streams.weighted_sums(ring, ring.zeros(4, 6)[:, :, ::2], ring.zeros(3)),
         lambda: streams.weighted_sums(ring, ring.zeros(3), ring.zeros(3)),
         lambda: streams.scale_rows(ring, ring.zeros(4, 3), ring.zeros(3)),
+        lambda: streams.scaled_rows(ring, ring.zeros(4, 2), ring.zeros(4, 3), ring.zeros(4)),
+        lambda: streams.scaled_rows(ring, ring.zeros(5, 3), ring.zeros(4, 3), ring.zeros(4)),
+        lambda: streams.scaled_rows(ring, ring.zeros(4, 3), ring.zeros(2, 3), ring.zeros(2), places=np.array([0, 4])),
+        lambda: streams.scaled_rows(ring, ring.zeros(4, 3), ring.zeros(2, 3), ring.zeros(2), places=np.array([-1, 0])),
+        lambda: streams.scaled_rows(ring, ring.zeros(4, 3), ring.zeros(2, 3), ring.zeros(2), places=np.zeros(1, int)),
+        lambda: streams.scaled_rows(ring, ring.zeros(2, 3), ring.zeros(2, 3), ring.zeros(2), added=ring.zeros(2, 2)),
+        lambda: streams.add_scaled(ring, ring.zeros(4), np.zeros(3, np.int64), 1),
+        lambda: streams.add_scaled(ring, ring.zeros(4), np.zeros(4), 1),  # type: ignore[arg-type]
         lambda: streams.encode(matrix, ENTITIES[:1], [good] * 3, *FILL),
         lambda: streams.encode(matrix, ENTITIES, [good], *FILL),
         lambda: streams.encode(matrix, ENTITIES, [good, good, secret], *FILL),

@@ -72,6 +72,19 @@ def check_rows(ring: Ring, x: Residues, other: Residues, expected: tuple[int, ..
         raise ValueError("each row must be contiguous")
 
 
+def check_places(out: Residues, x: Residues, places: NDArray[np.int64] | None, added: Residues | None) -> None:
+    """Whether every row has a place in `out`, and what is added fits."""
+    _, rows, length = out.shape
+    if length != x.shape[2] or (places is None and rows != x.shape[1]):
+        raise ValueError(f"rows of shape {x.shape[1:]} do not fit into {out.shape[1:]}")
+    if places is not None and (
+        places.shape != x.shape[1:2] or places.dtype != np.int64 or places.min() < 0 or places.max() >= rows
+    ):
+        raise ValueError(f"{x.shape[1]} places below {rows} are needed")
+    if added is not None and (added.shape != x.shape or added.dtype != x.dtype):
+        raise ValueError(f"{x.shape} of {x.dtype} are needed, got {added.shape} of {added.dtype}")
+
+
 def check_row_keys(keys: NDArray[np.uint8]) -> None:
     """Whether it is an array of one key a row."""
     if keys.ndim != 2 or keys.shape[1] != KEY_BYTES or keys.dtype != np.uint8:

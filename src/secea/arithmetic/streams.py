@@ -24,10 +24,12 @@ __all__ = [
     "Noise",
     "Twin",
     "add_noise",
+    "add_scaled",
     "add_streams",
     "encode",
     "row_streams",
     "scale_rows",
+    "scaled_rows",
     "stream",
     "use",
     "weighted_sums",
@@ -173,10 +175,42 @@ def weighted_sums(ring: Ring, x: Residues, weights: Residues) -> Residues:
 
 def scale_rows(ring: Ring, x: Residues, factors: Residues) -> None:
     """x[row] *= factors[row], in place. Rows need not be contiguous."""
+    scaled_rows(ring, x, x, factors)
+
+
+def scaled_rows(
+    ring: Ring,
+    out: Residues,
+    x: Residues,
+    factors: Residues,
+    *,
+    places: NDArray[np.int64] | None = None,
+    added: Residues | None = None,
+) -> None:
+    """out[places[row]] = factors[row] * x[row] + added[row]. Rows of out and x need not be contiguous."""
     portable.check_rows(ring, x, factors, x.shape[:2])
-    if x.size:
-        packed = np.ascontiguousarray(factors)
-        _loop(ring, "scale_rows")(*_apart(ring, x, write=True), _at(packed), *x.shape[1:])
+    portable.check_rows(ring, out, factors, x.shape[:2])
+    if not x.size:
+        return
+    to, packed = (None if each is None else np.ascontiguousarray(each) for each in (places, factors))
+    more = None if added is None else np.ascontiguousarray(added)
+    portable.check_places(out, x, to, more)
+    _loop(ring, "scaled_rows")(
+        *_apart(ring, out, write=True), ffi.NULL if to is None else _at(to), *_apart(ring, x), _at(packed),
+        ffi.NULL if more is None else _at(more), *x.shape[1:],
+    )  # fmt: skip
+
+
+def add_scaled(ring: Ring, acc: Residues, x: NDArray[np.int64], factor: int) -> None:
+    """acc += factor * x for signed integers x."""
+    portable.check_vector(ring, acc)
+    if acc.shape[1:] != x.shape or x.dtype != np.int64:
+        raise ValueError(f"int64 of shape {acc.shape[1:]} are needed, got {x.dtype} of shape {x.shape}")
+    if not x.size:
+        return
+    flat, packed = _flat(acc), np.ascontiguousarray(x)
+    by = factor % ring.primes[0] if ring.dtype == np.uint64 else _at(ring.constant([factor]))
+    _loop(ring, "add_scaled")(*_apart(ring, flat, write=True), _at(packed), by, flat.shape[1])
 
 
 def encode(

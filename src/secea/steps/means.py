@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import Residues, Ring
-from secea.arithmetic.streams import scale_rows, weighted_sums
+from secea.arithmetic.streams import scaled_rows, weighted_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,16 @@ class Secrets:
 def contribution(ring: Ring, y: Residues, slots: NDArray[np.int64], shared: Secrets) -> Residues:
     """Client n: its rows before masks (step 1). `y` is C*v + G for its own entities, which have these slots."""
     count, (dim, checks) = shared.rho.shape[1], (y.shape[2], len(shared.alpha))
-    rows = ring.zeros(count, dim + checks + 2)
+    rows, rho = ring.zeros(count, dim + checks + 2), np.ascontiguousarray(shared.rho[:, slots])
     rows[:, :, -1] = shared.theta
-    rho = np.ascontiguousarray(shared.rho[:, slots])
-    own = ring.empty(slots.size, dim + checks + 2)
-    own[:, :, :dim] = y
+    scaled_rows(ring, rows[:, :, :dim], y, rho, places=slots)
     for k in range(checks):
-        J = np.ascontiguousarray(shared.J[k][:, slots])
-        own[:, :, dim + k] = ring.add(weighted_sums(ring, y, shared.alpha[k]), J)
-    own[:, :, dim + checks] = 1
-    own[:, :, dim + checks + 1] = shared.beta[:, slots]
-    scale_rows(ring, own, rho)
-    own[:, :, -1] = ring.add(np.ascontiguousarray(own[:, :, -1]), np.ascontiguousarray(shared.theta[:, slots]))
-    rows[:, slots] = own
+        sums = weighted_sums(ring, y, shared.alpha[k])
+        ring.add_into(sums, np.ascontiguousarray(shared.J[k][:, slots]))
+        rows[:, slots, dim + k] = ring.multiply(rho, sums)
+    rows[:, slots, -2] = rho
+    marks = ring.multiply(rho, np.ascontiguousarray(shared.beta[:, slots]))
+    rows[:, slots, -1] = ring.add_into(marks, np.ascontiguousarray(shared.theta[:, slots]))
     return rows
 
 
@@ -63,15 +60,14 @@ def divide(ring: Ring, total: Residues, e: Residues, columns: Residues) -> tuple
     `e` is the noise of all noise clients, `columns` the sum of their columns. In an empty slot the first element is
     the sum of its marks, and the others are 0.
     """
-    keep = total.shape[2] - 2
-    K = np.ascontiguousarray(total[:, :, keep])
-    empty: NDArray[np.bool_] = (K == 0).any(axis=0)
-    marks = np.ascontiguousarray(total[:, :, keep + 1])
-    scaled = np.ascontiguousarray(total[:, :, :keep])
-    scale_rows(ring, scaled, ring.inverse(K))
-    result = ring.add_into(scaled, np.concatenate([e, columns], axis=2))
+    rows, (dim, checks) = total.shape[1], (e.shape[2], columns.shape[2])
+    K = np.ascontiguousarray(total[:, :, -2])
+    inverse, empty = ring.inverse(K), (K == 0).any(axis=0)
+    result = ring.empty(rows, dim + checks)
+    scaled_rows(ring, result[:, :, :dim], total[:, :, :dim], inverse, added=e)
+    scaled_rows(ring, result[:, :, dim:], total[:, :, dim:-2], inverse, added=columns)
     result[:, empty] = 0
-    result[:, empty, 0] = marks[:, empty]
+    result[:, empty, 0] = total[:, empty, -1]
     return result, empty
 
 

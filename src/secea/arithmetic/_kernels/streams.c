@@ -384,7 +384,20 @@ static inline uint32_t rest32(uint64_t x, uint32_t p) {
     return LIGHT(p) ? folded_light(x, p) : FULL(p) ? folded(x, 0u - p) : (uint32_t)(x % p);
 }
 
+FAST static void reduce_light(uint32_t p, uint64_t *x, const uint64_t *from, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = folded_light(from[i], p);
+}
+
+FAST static void horner_light(uint32_t p, uint64_t *x, uint32_t digit, const uint32_t *added, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = folded_light(x[i] * digit + added[i], p); /* x < 2^30, digit < 2^16 */
+}
+
 static void join_digits32(const noise_shape *shape, noise_tile *x, uint32_t p, size_t n) { /* modulo p */
+    if (LIGHT(p)) {
+        reduce_light(p, x->all, x->t, n);
+        for (size_t l = shape->parts; l-- > 0;) horner_light(p, x->all, shape->digits[l], x->digit + l * n, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->t[i], p);
     for (size_t l = shape->parts; l-- > 0;)
         for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->all[i] * shape->digits[l] + x->digit[l * n + i], p);
@@ -502,24 +515,72 @@ void weighted_sums61(uint64_t *out, const uint64_t *x, size_t row_step, const ui
     }
 }
 
-FAST static void scale_light(uint32_t p, uint32_t *x, uint32_t factor, size_t n) {
-    for (size_t i = 0; i < n; i++) x[i] = folded_light((uint64_t)x[i] * factor, p);
+FAST static void scale_light(uint32_t p, uint32_t *out, const uint32_t *x, uint32_t factor, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = folded_light((uint64_t)x[i] * factor, p);
 }
 
-void scale_rows32(const uint32_t *primes, size_t count, uint32_t *x, size_t x_step, size_t row_step,
-                  const uint32_t *factors, size_t rows, size_t length) {
+FAST static void scale_add_light(uint32_t p, uint32_t *out, const uint32_t *x, uint32_t factor, const uint32_t *added,
+                                 size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = folded_light((uint64_t)x[i] * factor + added[i], p);
+}
+
+static void scale_row32(uint32_t p, uint32_t *out, const uint32_t *x, uint32_t factor, const uint32_t *added, size_t n) {
+    if (!LIGHT(p)) for (size_t i = 0; i < n; i++) out[i] = rest32((uint64_t)x[i] * factor + (added ? added[i] : 0), p);
+    else if (added) scale_add_light(p, out, x, factor, added, n);
+    else scale_light(p, out, x, factor, n);
+}
+
+void scaled_rows32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_step, size_t out_row_step,
+                   const int64_t *places, const uint32_t *x, size_t x_step, size_t x_row_step, const uint32_t *factors,
+                   const uint32_t *added, size_t rows, size_t length) {
     for (size_t b = 0; b < count; b++)
         for (size_t row = 0; row < rows; row++) {
-            const uint32_t p = primes[b], factor = factors[b * rows + row];
-            uint32_t *const at = x + b * x_step + row * row_step;
-            if (LIGHT(p)) scale_light(p, at, factor, length);
-            else for (size_t i = 0; i < length; i++) at[i] = rest32((uint64_t)at[i] * factor, p);
+            const size_t k = b * rows + row, to = places ? (size_t)places[row] : row;
+            scale_row32(primes[b], out + b * out_step + to * out_row_step, x + b * x_step + row * x_row_step, factors[k],
+                        added ? added + k * length : NULL, length);
         }
 }
 
-void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t rows, size_t length) {
-    for (size_t row = 0; row < rows; row++, x += row_step)
-        for (size_t i = 0; i < length; i++) x[i] = product61(x[i], factors[row]);
+void scaled_rows61(uint64_t *out, size_t out_row_step, const int64_t *places, const uint64_t *x, size_t x_row_step,
+                   const uint64_t *factors, const uint64_t *added, size_t rows, size_t length) {
+    for (size_t row = 0; row < rows; row++, x += x_row_step) {
+        uint64_t *const to = out + (places ? (size_t)places[row] : row) * out_row_step;
+        const uint64_t factor = factors[row];
+        if (added) {
+            const uint64_t *const more = added + row * length;
+            for (size_t i = 0; i < length; i++) to[i] = reduced61(plus(times(x[i], factor), both(0, more[i])));
+        } else for (size_t i = 0; i < length; i++) to[i] = product61(x[i], factor);
+    }
+}
+
+FAST static void add_scaled_light(uint32_t p, uint32_t *acc, const int64_t *x, uint32_t factor, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t sign = (uint64_t)(x[i] >> 63), size = ((uint64_t)x[i] ^ sign) - sign;
+        const uint32_t product = folded_light((uint64_t)folded_light(size, p) * factor, p);
+        acc[i] = folded_light((uint64_t)acc[i] + (sign ? p - product : product), p);
+    }
+}
+
+void add_scaled32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, const int64_t *x,
+                  const uint32_t *factors, size_t n) {
+    for (size_t b = 0; b < count; b++) {
+        const uint32_t p = primes[b];
+        uint32_t *const to = acc + b * acc_step;
+        if (LIGHT(p)) add_scaled_light(p, to, x, factors[b], n);
+        else for (size_t i = 0; i < n; i++) {
+            const uint64_t size = x[i] < 0 ? 0 - (uint64_t)x[i] : (uint64_t)x[i];
+            const uint32_t product = rest32((uint64_t)rest32(size, p) * factors[b], p);
+            to[i] = rest32((uint64_t)to[i] + (x[i] < 0 ? p - product : product), p);
+        }
+    }
+}
+
+void add_scaled61(uint64_t *acc, const int64_t *x, uint64_t factor, size_t n) {
+    const uint64_t either[2] = {factor, factor ? P61 - factor : 0};
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t sign = (uint64_t)(x[i] >> 63), size = ((uint64_t)x[i] ^ sign) - sign;
+        acc[i] = reduced61(plus(times(size, either[sign & 1]), both(0, acc[i])));
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------------- fill */

@@ -32,10 +32,19 @@ void weighted_sums32(const uint32_t *primes, size_t count, uint32_t *out, const 
 void weighted_sums61(uint64_t *out, const uint64_t *x, size_t row_step, const uint64_t *weights, size_t rows,
                      size_t length);
 
-/* x[row] *= factors[row], which are [count][rows] */
-void scale_rows32(const uint32_t *primes, size_t count, uint32_t *x, size_t x_step, size_t row_step,
-                  const uint32_t *factors, size_t rows, size_t length);
-void scale_rows61(uint64_t *x, size_t row_step, const uint64_t *factors, size_t rows, size_t length);
+/* out[places[row]] = factors[row] * x[row] + added[row]. Rows of out and x lie row_steps apart, those of `added` one after the
+ * other for each prime; factors are [count][rows]. Where places is NULL they are 0, 1, ...; where `added` is, nothing is added.
+ * out may be x, then without places. */
+void scaled_rows32(const uint32_t *primes, size_t count, uint32_t *out, size_t out_step, size_t out_row_step,
+                   const int64_t *places, const uint32_t *x, size_t x_step, size_t x_row_step, const uint32_t *factors,
+                   const uint32_t *added, size_t rows, size_t length);
+void scaled_rows61(uint64_t *out, size_t out_row_step, const int64_t *places, const uint64_t *x, size_t x_row_step,
+                   const uint64_t *factors, const uint64_t *added, size_t rows, size_t length);
+
+/* acc += factor * x for signed x; there is a factor for each prime */
+void add_scaled32(const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, const int64_t *x,
+                  const uint32_t *factors, size_t n);
+void add_scaled61(uint64_t *acc, const int64_t *x, uint64_t factor, size_t n);
 
 /* out = rint(x * 2^f) and the fill below the grid of x, for rows of `dim` numbers. There are (s + 3) / 4 keys for the s
  * numbers, and one for the grid's; at most 16. The grid is the larger of step[row] and 2^(e - used[row]), e the exponent of the

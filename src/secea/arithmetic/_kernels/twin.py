@@ -173,13 +173,30 @@ def weighted_sums32(
         to[b] = _sum(source[b] * factors[b], p, axis=1)
 
 
-def scale_rows32(
-    primes: Pointer, count: int, x: Pointer, x_step: int, row_step: int, factors: Pointer, rows: int, length: int
-) -> None:
-    source = _array(x, np.uint32, (count, rows, length), (x_step, row_step, 1))
+def _placed(places: Pointer, rows: int) -> NDArray[np.int64]:
+    return np.arange(rows) if places == ffi.NULL else _words(places, rows, dtype=np.int64)
+
+
+def scaled_rows32(
+    primes: Pointer, count: int, out: Pointer, out_step: int, out_row_step: int, places: Pointer, x: Pointer,
+    x_step: int, x_row_step: int, factors: Pointer, added: Pointer, rows: int, length: int,
+) -> None:  # fmt: skip
+    to = _placed(places, rows)
+    reach = int(to.max()) + 1 if rows else 0
+    target = _array(out, np.uint32, (count, reach, length), (out_step, out_row_step, 1))
+    source = _array(x, np.uint32, (count, rows, length), (x_step, x_row_step, 1))
     by = _words(factors, count, rows).astype(np.uint64)
+    more = 0 if added == ffi.NULL else _words(added, count, rows, length).astype(np.uint64)
     for b, p in enumerate(_primes(primes, count)):
-        source[b] = by[b, :, None] * source[b] % p
+        target[b][to] = (by[b, :, None] * source[b] + (more if isinstance(more, int) else more[b])) % p
+
+
+def add_scaled32(
+    primes: Pointer, count: int, acc: Pointer, acc_step: int, x: Pointer, factors: Pointer, n: int
+) -> None:
+    total, values = _array(acc, np.uint32, (count, n), (acc_step, 1)), _words(x, n, dtype=np.int64)
+    for b, p in enumerate(_primes(primes, count)):
+        total[b] = ((values % p).astype(np.uint64) * np.uint64(factors[b]) + total[b]) % p
 
 
 # ------------------------------------------------------------------------------------------------------ p = 2^61 - 1
@@ -273,9 +290,22 @@ def weighted_sums61(out: Pointer, x: Pointer, row_step: int, weights: Pointer, r
     _words61(out, rows)[...] = _sum61(_product(source, _words61(weights, length)), axis=1)
 
 
-def scale_rows61(x: Pointer, row_step: int, factors: Pointer, rows: int, length: int) -> None:
-    source = _array(x, np.uint64, (rows, length), (row_step, 1))
-    source[...] = _product(source, _words61(factors, rows)[:, None])
+def scaled_rows61(
+    out: Pointer, out_row_step: int, places: Pointer, x: Pointer, x_row_step: int, factors: Pointer, added: Pointer,
+    rows: int, length: int,
+) -> None:  # fmt: skip
+    to = _placed(places, rows)
+    reach = int(to.max()) + 1 if rows else 0
+    target = _array(out, np.uint64, (reach, length), (out_row_step, 1))
+    source = _array(x, np.uint64, (rows, length), (x_row_step, 1))
+    scaled = _product(source, _words61(factors, rows)[:, None])
+    target[to] = scaled if added == ffi.NULL else _folded(scaled + _words61(added, rows, length))
+
+
+def add_scaled61(acc: Pointer, x: Pointer, factor: int, n: int) -> None:
+    total, values = _words61(acc, n), _words(x, n, dtype=np.int64)
+    product = _product((values % P61).astype(np.uint64), np.uint64(factor))
+    total[...] = _folded(product + total)
 
 
 # ----------------------------------------------------------------------------------------------- floats and their grid

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from numpy.typing import NDArray
 
 from secea.arithmetic import streams
-from secea.arithmetic.field import M61, RING61, Residues, Ring
+from secea.arithmetic.field import M61, RING61, Residues
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.ristretto import Tick
 from secea.errors import (
@@ -430,9 +430,7 @@ class KeyedClient(ClientDefaults):
             count, own = span.stop - span.start, self._kept(self._own(span))
             shared = drawn.of(chunk, count, ())
             y = self._under_keys(own, at)
-            values = ring.reduce(self.round.values[self.union.order[own]])
-            streams.scale_rows(ring, values, _constant(ring, n.C, own.size))
-            ring.add_into(y, values)
+            streams.add_scaled(ring, y, self.round.values[self.union.order[own]], n.C)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
             self._mask(rows, seeds, own_seed, chunk)
             if self.number not in noisy:
@@ -544,7 +542,3 @@ class KeyedClient(ClientDefaults):
 
 def _hash(values: NDArray[np.int64]) -> bytes:
     return hashlib.sha256(values.tobytes()).digest()
-
-
-def _constant(ring: Ring, value: int, rows: int) -> Residues:
-    return np.ascontiguousarray(np.broadcast_to(ring.constant([value]), (ring.size, rows)))
