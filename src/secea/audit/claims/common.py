@@ -21,14 +21,14 @@ from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.mutants import paillier as paillier_mutants
 from secea.audit.standing import standing_in
 from secea.audit.tails import uniform
-from secea.errors import SERVER, ProtocolError, Stale
+from secea.errors import SERVER, ProtocolError, Stale, party
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.retrieval import public_key
 from secea.party.phases import Common
 from secea.steps import oprf, union
 from secea.table import name_bytes
-from secea.testing import Derived, Parties, Recorder, Sealed, Watch
+from secea.testing import Derived, Parties, Recorder, Sealed, Watch, insecure_seeded
 from secea.wire.keys import KEY_BYTES, Opener, Sealer, expand, shared_secret
 from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import SEED_BYTES
@@ -414,3 +414,42 @@ def uniform_at_the_server(subject: Subject) -> int:
     body = size * (30 + n.checks + 2) * n.ring.element_bytes
     (upload,) = watch.sealed(kinds["UPLOAD"], sender=0)
     return tests + uniform("an upload", n.ring, n.ring.from_bytes(upload.payload[:body], body // n.ring.element_bytes))
+
+
+# -------------------------------------------------------------------------------------------------------------- blame
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.HELLO_CONVICTS,))
+def framing(subject: Subject) -> int:
+    """Both forms: no honest client is convicted by what a server passes on of it: old, changed, or of another session.
+
+    Before each message a client gets others of that kind: from an earlier session of the same parties, such as were for
+    somebody else, and one with a changed bit. A client that refuses one must suspect the server.
+    """
+    tables, kinds = made_tables(SETS[:3]), subject.form.kinds
+    earlier, now = Recorder(kinds), Recorder(kinds)
+    before = subject.parties(tables, collusion=1, rounds=99, tap=earlier, entropy=insecure_seeded(3))
+    before.setup()
+    before.round(tables)
+    parties, tried = subject.parties(tables, collusion=1, entropy=insecure_seeded(3)), [0]
+
+    def first_another(sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        if receiver != SERVER:
+            kind = Header.parse(message, sender, kinds).kind
+            others = [hop.message for hop in (*earlier.hops, *now.hops) if hop.header.kind is kind]
+            flipped = bytes([message[-1] ^ 1])
+            for other in (*others, bytes(message[:-1]) + flipped):
+                tried[0] += 1
+                with suppress(Stale):
+                    try:
+                        parties.clients[receiver].receive(other)
+                    except ProtocolError as error:
+                        if SERVER not in error.suspects:
+                            blamed = " and ".join(map(party, error.suspects))
+                            raise Objection(f"{blamed} is blamed for a {kind.name.lower()} of the server's") from None
+        return now(sender, receiver, message)
+
+    parties.exchange.tap = first_another
+    parties.setup()
+    parties.round(tables)
+    return tried[0]

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secea.audit import KEYED, PAILLIER, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.paillier import Weakened
-from secea.errors import SERVER
+from secea.errors import SERVER, FaultyPeer, ProtocolError
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
@@ -24,7 +24,7 @@ from secea.party.client import ROWS_BYTES, Client
 from secea.party.phases import Agreement, Begin
 from secea.table import canonical_names
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
-from secea.wire.keys import SIGNATURE_BYTES, Channel, Identity, Opener, Roster, Sealer, spelled
+from secea.wire.keys import SIGNATURE_BYTES, Channel, Hello, Identity, Opener, Roster, Sealer, spelled
 from secea.wire.link import Link, Opened, Signer, Verifier
 from secea.wire.messages import HEADER_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy, KeyStream
@@ -373,4 +373,24 @@ SHORT_LISTS = Mutant(
     "lists-without-padding",
     "A client lists its own names, and nothing beside them.",
     {KEYED: Subject(Overheard(of_client=ShortLists))},
+)
+
+
+verified = Hello.verify
+
+
+def _convicts(data: Buffer, sender: int, *more: Any, relayed: bool = False) -> Hello:
+    """Whoever signed a hello answers for it, whoever hands it over."""
+    try:
+        return verified(data, sender, *more, relayed=relayed)  # type: ignore[arg-type]
+    except ProtocolError as error:
+        if "another session" in str(error):
+            raise FaultyPeer(sender, "hello is for another session") from None
+        raise
+
+
+HELLO_CONVICTS = both(
+    "hello-convicts",
+    "A hello of another session convicts its author.",
+    within=((Hello, "verify", staticmethod(_convicts)),),
 )
