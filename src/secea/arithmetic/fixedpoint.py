@@ -17,8 +17,11 @@ Floats = NDArray[np.floating[Any]]
 
 def check_range(matrix: Floats, names: Sequence[object], max_abs: float) -> None:
     """Refuse NaN, infinity and |x| > max_abs; the first offender is named with its coordinate."""
+    most = np.float64(max_abs)  # not in the table's own precision
+    if not matrix.size or (matrix.max() <= most and matrix.min() >= -most):  # neither holds beside what is no number
+        return
     with np.errstate(invalid="ignore"):
-        bad = ~(np.abs(matrix) <= np.float64(max_abs))  # not in the table's own precision
+        bad = ~(np.abs(matrix) <= most)
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         value = float(matrix[row, column])

@@ -83,7 +83,7 @@ class Round:
     """Which of the names are in the table. Names that it gave up lately have no row."""
     noise_seed: bytes = field(default=b"", repr=False)
     means: NDArray[np.float64] | None = field(default=None, repr=False)
-    """The means as they arrive, in the order of the slots."""
+    """The means as they arrive, in the order of the names."""
     found: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
     """Which of them there are."""
 
@@ -199,8 +199,10 @@ class KeyedClient(ClientDefaults):
         other = self.params.dropouts or (at.members, names) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
-        values = np.zeros((len(self.names), self.params.dim), np.int64)
-        values[kept] = self.tables.encoded(given, names)
+        values = self.tables.encoded(given, names)
+        if len(names) < len(self.names):
+            some, values = values, np.zeros((len(self.names), self.params.dim), np.int64)
+            values[kept] = some
         if round == out.round and not out.same(values):
             raise RoundLost(f"round {round} is lost: other values than these were trained in it, and went out")
         self.round, self.result = Round(round, values, kept), None
@@ -299,8 +301,7 @@ class KeyedClient(ClientDefaults):
             assert self.union is not None
             noisy = self.number in self.form.noise_clients(self.params, at)
             seed = self._entropy(SEED_BYTES) if noisy else b""
-            own = self.union.slots.size
-            rows, found = np.empty((own, self.params.dim)), np.zeros(own, np.bool_)
+            rows, found = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
             self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
             names = tuple(name for name, kept in zip(self.names, self.round.kept, strict=True) if kept)
             self.released = Released(self.round.number, at.members, names, self.round.values)
@@ -476,22 +477,21 @@ class KeyedClient(ClientDefaults):
                 f"{int(wrong.sum())} of {count} slots are not what the uploads add up to: there is no result",
             )
         own = self._own(span)
-        slots = self.union.slots[own] - span.start
+        slots, order = self.union.slots[own] - span.start, self.union.order[own]
         x = np.ascontiguousarray(rows[:, slots, : params.dim])
         ring.subtract_into(x, self._under_keys(own, at))
         found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
         inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
-        self.round.means[own] = found
-        self.round.found[own] = inside & ~empty[slots]  # only an owner notices a missing mean, and it tells nobody
+        self.round.means[order] = found
+        self.round.found[order] = inside & ~empty[slots]  # only an owner notices a missing mean, and it tells nobody
 
     def _read(self, at: Agreement) -> Agreement:
         """Accept the means, after all chunks were checked."""
         assert self.round is not None
         assert self.union is not None
-        found, there = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
-        found[self.union.order], there[self.union.order] = self.round.means, self.round.found
-        self.result, self.round = Result(self.names, found, there), None
+        assert self.round.means is not None
+        self.result, self.round = Result(self.names, self.round.means, self.round.found), None
         return replace(at, context=self.union.context)
 
     # ------------------------------------------------------------------------------------------------------ phases

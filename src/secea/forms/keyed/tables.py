@@ -77,7 +77,7 @@ class Tables:
         if self.grid is not None:
             used, step = min(used, self.grid[0]), max(step, self.grid[1])
         self.grid = used, step
-        own = exact[rows]
+        own = exact if np.array_equal(rows, np.arange(len(exact))) else exact[rows]
         bits, steps = grid.grid_of_rows(own, used, step)
         return streams.encode(own, self.hashed(names), self.fill[:-1], n.f, n.s, n.w, bits, steps, n.cap)
 
@@ -89,7 +89,8 @@ class Tables:
             still = np.array([name in own for name in names], np.bool_)
             names = tuple(name for name in names if name in own)
             there, means = there[still], means[still]
-        filled = np.array(table.matrix)
-        found = means[there].astype(table.dtype)
-        filled[self.where(table, names)[there]] = fixedpoint.clip(found, self._params.max_abs)
+        filled, rows = np.array(table.matrix), self.where(table, names)
+        if not there.all():
+            rows, means = rows[there], means[there]
+        filled[rows] = fixedpoint.clip(means.astype(table.dtype), self._params.max_abs)
         return filled
