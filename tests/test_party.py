@@ -32,7 +32,7 @@ from secea.errors import (
 from secea.forms.keyed import Keyed
 from secea.forms.keyed.form import TOLERANT
 from secea.params import Params
-from secea.party.client import HASH_BYTES, ROWS_BYTES, Client
+from secea.party.client import ROWS_BYTES, Client
 from secea.party.form import ClientDefaults, FormDefaults, Got, Retry
 from secea.party.phases import GREETING, REST, STOPPED, Agreement, Begin, Route, Row, Standing
 from secea.party.server import Server
@@ -41,7 +41,7 @@ from secea.table import TableLike
 from secea.testing import Parties, Recorder, insecure_seeded
 from secea.wire.keys import KEY_BYTES, Identity, Roster, Sealer
 from secea.wire.link import Link, broadcast_name
-from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, NO_CONTEXT, Buffer, Header, Layout
+from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, NO_CONTEXT, TAG_BYTES, Buffer, Header, Layout
 from secea.wire.randomness import Entropy
 
 law = settings(max_examples=25)
@@ -326,7 +326,7 @@ def state(who: Client | Server) -> list[Any]:
     """Everything of a party that a message could change."""
     common = [who.at, counters(who.link), copied(who.part)]
     if isinstance(who, Client):
-        running = who._running.hexdigest() if who._running else None
+        running = who._running.size if who._running else None
         return [*common, copy.deepcopy(who.due), running, who._rows]
     sent = {kind: each.sent for kind, each in who._broadcasts.items()}
     return [*common, copy.deepcopy(who.collected), dict(who._hellos), len(who._queue), len(who._held), sent, who.lost]
@@ -624,7 +624,7 @@ def test_a_client_refuses_kinds_of_another_phase(phase: str) -> None:
     for kind in (Kind.KEY, Kind.DIGEST):  # the server's alone
         message = sealed(other, kind, 0, client.at, bytes(WORD))
         refused(client, message, FaultyPeerOrRelay, 1, SERVER, match="is not due in the phase")
-    message = sealed(parties.server.link, Kind.DIGEST, 0, client.at, bytes(HASH_BYTES))
+    message = sealed(parties.server.link, Kind.DIGEST, 0, client.at, bytes(TAG_BYTES))
     refused(client, message, FaultyPeer, SERVER, match="a broadcast that did not come")
     if phase != GREETING:
         finished(parties)
@@ -928,7 +928,7 @@ def test_a_broadcast_of_another_hash_stops_the_client_until_the_server_begins_an
     client = parties.clients[0]
     for message in inbox[:-1]:
         client.receive(message)
-    wrong = sealed(parties.server.link, Kind.DIGEST, 0, client.at, bytes(HASH_BYTES))
+    wrong = sealed(parties.server.link, Kind.DIGEST, 0, client.at, bytes(TAG_BYTES))
     with pytest.raises(FaultyPeer, match="sent others another broadcast") as caught:
         client.receive(wrong)
     assert caught.value.suspects == (SERVER,)

@@ -8,7 +8,6 @@ beginning; anyone else has not changed. The cases under `dropouts` are for the t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -37,9 +36,9 @@ from secea.forms.keyed import Kind
 from secea.party.phases import REST, Begin, row_of
 from secea.steps import oprf
 from secea.testing import Hop, Parties
-from secea.wire.keys import Hello, Sealer
+from secea.wire.keys import Hello, Mac, Sealer
 from secea.wire.link import Signer, broadcast_name
-from secea.wire.messages import ALL, HEADER_BYTES, NO_CONTEXT, Buffer
+from secea.wire.messages import ALL, HEADER_BYTES, NO_CONTEXT, Buffer, Header
 from secea.wire.randomness import KeyStream
 
 CARRIER, PEER, RELAYED, STALE = "ProtocolError", "FaultyPeer", "FaultyPeerOrRelay", "Stale"
@@ -345,7 +344,7 @@ def names() -> Iterator[Case]:
     third = inbox(SERVER)[place(SERVER, Kind.EVALUATION, 0)]
     stranger = forged(third, sender=2, sequence=99)
     yield one("an answer of one who holds no share now", SERVER, third, stranger, PEER, [2], "not for it", carrier=2)
-    yield one("the hash of another broadcast", 0, digest, forged(digest, bytes(32)), PEER, [SERVER],
+    yield one("the tag of another broadcast", 0, digest, forged(digest, bytes(16)), PEER, [SERVER],
               "another broadcast than us", phase="confirm", stops=True)  # fmt: skip
 
 
@@ -365,9 +364,23 @@ def confirmed(confirm: Hop) -> tuple[bytes, ...]:
     return following(0, confirm, Kind.CONFIRM, Kind.KEY, Kind.LISTS, Kind.DIGEST)
 
 
+def mac_of(n: int, header: Header) -> Mac:
+    """What the server shows client n after the broadcast of this header."""
+    parties, _, _ = run()
+    return parties.server.link.mac(n, broadcast_name(header))
+
+
+def tag_of(n: int, hop: Hop, message: bytes) -> bytes:
+    """The tag of a broadcast of one chunk, for client n."""
+    mac = mac_of(n, hop.header)
+    mac.update(message)
+    return mac.digest()
+
+
 def broadcast_lie(fault: str, lists: Any, error: str, suspects: Sequence[int], text: str) -> Case:
-    """Other lists to client 0, with the hash that they have."""
-    hops, state, messages = lists_hops(), hashlib.sha256(), []
+    """Other lists to client 0, with the tag that they have."""
+    hops, messages = lists_hops(), list[bytes]()
+    state = mac_of(0, hops[0].header)
     for hop, points in zip(hops, lists, strict=True):
         messages.append(forged(hop, points.tobytes()))
         state.update(messages[-1])
@@ -391,7 +404,7 @@ def listed(fault: str, lists: Any, error: str, suspects: Sequence[int], text: st
     key = payload_of(inbox(0)[place(0, Kind.KEY, SERVER)])
     view.hand(Kind.KEY, SERVER, key[:32] + name + key[48:])
     view.take()
-    state = hashlib.sha256()
+    state = mac_of(0, replace(hops[0].header, context=context))
     for hop, points in zip(hops, lists, strict=True):
         view.messages.append(forged(hop, points.tobytes(), context=context))
         view.take()
@@ -417,8 +430,8 @@ def unions() -> Iterator[Case]:
     listed_tags = np.frombuffer(payload_of(tags), "<u8")
     given = payload_of(key)
     yield one("a broadcast without key", 2, key, tags.message, PEER, [SERVER], "whose key did not come", **here)
-    yield one("a hash without broadcast", 2, key, digest.message, PEER, [SERVER], "that did not come", **here)
-    yield one("a hash right after the key", 2, tags, digest.message, PEER, [SERVER], "that did not come", **here)
+    yield one("a tag without its broadcast", 2, key, digest.message, PEER, [SERVER], "that did not come", **here)
+    yield one("a tag right after the key", 2, tags, digest.message, PEER, [SERVER], "that did not come", **here)
     again = forged(key, sequence=99)
     yield one("a second key before the broadcast", 2, tags, again, PEER, [SERVER], "a second key", **here)
     many = given[:48] + (5).to_bytes(8, "little")
@@ -435,7 +448,7 @@ def unions() -> Iterator[Case]:
         ("a tag not below p", np.concatenate([listed_tags[:-1], np.array([M61], "<u8")])),
     ):
         message = forged(tags, np.ascontiguousarray(lie, "<u8").tobytes())
-        fits = forged(digest, hashlib.sha256(message).digest())
+        fits = forged(digest, tag_of(2, tags, message))
         yield one(fault, 2, tags, message, PEER, [SERVER], "out of order", then=(fits,), stops=True)
 
 
@@ -619,7 +632,7 @@ def openings() -> Iterator[Case]:
         ("a vote in another's name", said[: 2 * width] + said[2 * width :][:2] + said[2:width], "not for this sum"),
     ):
         message = forged(votes, payload)
-        fits = forged(digest, hashlib.sha256(message).digest())
+        fits = forged(digest, tag_of(0, votes, message))
         yield one(fault, 0, votes, message, PEER, server, text, then=(fits,), stops=True)
 
     vote, opening = (inbox(SERVER)[place(SERVER, kind, 0)] for kind in (Kind.VOTE, Kind.OPENING))

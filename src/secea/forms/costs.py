@@ -9,12 +9,12 @@ from enum import IntEnum
 
 from secea.errors import SERVER
 from secea.params import Params
-from secea.party.client import HASH_BYTES, ROWS_BYTES
+from secea.party.client import ROWS_BYTES
 from secea.party.form import Form
 from secea.party.phases import REST, Agreement, Begin, Common, Route, Row, row_of
 from secea.wire.keys import HELLO_BYTES, KEY_BYTES
 from secea.wire.link import overhead
-from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Layout
+from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Layout
 
 
 @dataclass
@@ -96,4 +96,4 @@ def _add_row(costs: Costs, form: Form, params: Params, row: Row, at: Agreement) 
             costs.add(kind, whole(kind, SERVER, n), down=1)
         if form.routes[kind] is Route.BROADCAST:
             costs.add(Common.KEY, sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), down=len(receivers))
-            costs.add(Common.DIGEST, sealed(HASH_BYTES), down=len(receivers))
+            costs.add(Common.DIGEST, sealed(TAG_BYTES), down=len(receivers))

@@ -7,7 +7,6 @@ same bytes each time. Engines use it through `secea.engines.host`, or directly w
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 from collections import Counter
@@ -45,13 +44,12 @@ from secea.party.phases import (
 from secea.party.session import Session
 from secea.table import TableLike
 from secea.wire import snapshot
-from secea.wire.keys import KEY_BYTES, Identity
+from secea.wire.keys import KEY_BYTES, Identity, Mac
 from secea.wire.link import Opened, Writer
-from secea.wire.messages import ALL, DIGEST_BYTES, Buffer, Header
+from secea.wire.messages import ALL, DIGEST_BYTES, TAG_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy
 
 _SNAPSHOT: Final = "secea party client 1"
-HASH_BYTES: Final = 32
 ROWS_BYTES: Final = 8
 
 
@@ -98,7 +96,7 @@ class Client:
         self.due = Due()
         self.vouched = False
         """Whether the last message was authentic, even if it was wrong."""
-        self._running: hashlib._Hash | None = None  # the hash of the broadcast that is coming
+        self._running: Mac | None = None  # over the broadcast that is coming
         self._rows = 0  # and its number of rows
 
     def __repr__(self) -> str:
@@ -264,16 +262,17 @@ class Client:
             raise FaultyPeer(SERVER, "sends a second key before a broadcast ended")
         if rows > most or (self.at.size != UNKNOWN and rows != self.at.size):
             raise FaultyPeer(SERVER, f"announces a union of {rows} entities; at most {most} are allowed")
-        self._running, self._rows = hashlib.sha256(), rows
-        self.link.expect(payload[KEY_BYTES:-ROWS_BYTES], payload[:KEY_BYTES])
+        name = payload[KEY_BYTES:-ROWS_BYTES]
+        self._running, self._rows = self.link.mac(SERVER, name), rows
+        self.link.expect(name, payload[:KEY_BYTES])
         self.link.take(opened)
 
     def _got_digest(self, opened: Opened) -> None:
-        """Take the hash of the whole broadcast. Only now does the broadcast count."""
-        self._whole(opened, HASH_BYTES)
+        """Take the tag of the whole broadcast. Only now does the broadcast count."""
+        self._whole(opened, TAG_BYTES)
         complete = [kind for kind in self.row.answers if (kind, SERVER) in self.due.got]
         if self._running is None or not complete:
-            raise FaultyPeer(SERVER, "sends the hash of a broadcast that did not come")
+            raise FaultyPeer(SERVER, "sends the tag of a broadcast that did not come")
         if not hmac.compare_digest(self._running.digest(), bytes(opened.payload)):
             self.stop()
             raise FaultyPeer(SERVER, "sent others another broadcast than us")
@@ -314,7 +313,7 @@ class Client:
             self.due.parts[place] += opened.payload
         if header.chunk + 1 == header.chunks:
             self.due.got[place] = bytes(self.due.parts.pop(place))
-            if not broadcast:  # a broadcast counts when its hash has come
+            if not broadcast:  # a broadcast counts when its tag has come
                 self._arrived(place)
 
     def _arrived(self, place: tuple[IntEnum, int]) -> None:

@@ -38,7 +38,7 @@ class Common(StrEnum):
     KEY = "KEY"
     """The server's key of the broadcast that follows. Only where a form has broadcasts."""
     DIGEST = "DIGEST"
-    """The hash of that broadcast."""
+    """The tag of that broadcast, for one receiver."""
 
 
 class Route(Enum):

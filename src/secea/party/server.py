@@ -6,7 +6,6 @@ has changed. `close` ends a phase when everything has come. `drain` gives what i
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +30,7 @@ from secea.party.phases import (
 )
 from secea.party.session import Session
 from secea.wire import snapshot
-from secea.wire.keys import KEY_BYTES, Identity
+from secea.wire.keys import KEY_BYTES, Identity, Mac
 from secea.wire.link import Writer, broadcast_name, overhead
 from secea.wire.messages import ALL, NO_CONTEXT, SALT_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy
@@ -61,9 +60,9 @@ class _Broadcast:
     label: Header
     sealer: Writer
     chunks: int
-    receivers: tuple[int, ...]
+    running: Mapping[int, Mac]
+    """For each receiver."""
     sent: int = 0
-    running: hashlib._Hash = field(default_factory=hashlib.sha256)
 
 
 @dataclass(slots=True)
@@ -427,7 +426,7 @@ class Server:
             receivers = form.receivers(kind, self.session.params, self.at) if receiver == ALL else (receiver,)
             for n in receivers:
                 letter = self._letters.get((kind, n)) or self._open_letter(kind, n, at)
-                # Nobody has a result of a phase that is lost; a broadcast counts only once its hash has come.
+                # Nobody has a result of a phase that is lost; a broadcast counts only once its tag has come.
                 self._held.append((n, SERVER, letter.sealer.seal(letter.sent, *parts)))
                 letter.sent += 1
 
@@ -444,16 +443,17 @@ class Server:
         return self._letters[kind, n]
 
     def _broadcast(self, kind: IntEnum, parts: Sequence[Buffer], at: Agreement) -> None:
-        """A chunk of a broadcast: its key goes first, its hash last."""
+        """A chunk of a broadcast: its key goes first, its tag last."""
         on_its_way = self._broadcasts.get(kind) or self._open_broadcast(kind, at)
         message = on_its_way.sealer.seal(on_its_way.sent, *parts)
-        on_its_way.running.update(message)
+        for n, running in on_its_way.running.items():
+            running.update(message)
+            self._queue.append((n, message))
         on_its_way.sent += 1
-        self._queue.extend((n, message) for n in on_its_way.receivers)
         if on_its_way.sent == on_its_way.chunks:
             label = self.link.label(self.session.form.kinds[Common.DIGEST], self.at.numbers, self.at.context)
-            for n in on_its_way.receivers:
-                self._queue.append((n, self.link.sealer(label, n).seal(0, on_its_way.running.digest())))
+            for n, running in on_its_way.running.items():
+                self._queue.append((n, self.link.sealer(label, n).seal(0, running.digest())))
 
     def _open_broadcast(self, kind: IntEnum, at: Agreement) -> _Broadcast:
         form, params = self.session.form, self.session.params
@@ -463,9 +463,11 @@ class Server:
         key_label = self.link.label(form.kinds[Common.KEY], numbers, context)
         label = replace(self.link.label(kind, numbers, context), chunks=chunks)
         rows = max(at.size, 0).to_bytes(ROWS_BYTES, "little")
+        name = broadcast_name(label)
         for n in receivers:
-            self._queue.append((n, self.link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows)))
-        self._broadcasts[kind] = _Broadcast(label, self.link.broadcaster(label, chunks, key), chunks, receivers)
+            self._queue.append((n, self.link.sealer(key_label, n).seal(0, key, name, rows)))
+        running = {n: self.link.mac(n, name) for n in receivers}
+        self._broadcasts[kind] = _Broadcast(label, self.link.broadcaster(label, chunks, key), chunks, running)
         return self._broadcasts[kind]
 
     def drain(self, to: Collection[int] | None = None) -> dict[int, list[Buffer]]:

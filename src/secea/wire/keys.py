@@ -212,6 +212,10 @@ class Channel:
         assert header.sender == self.peer
         return Opener(self.derive("seal", header.label()), header)
 
+    def mac(self, name: bytes) -> Mac:
+        """For both ends of a broadcast with a label of this name."""
+        return Mac(self.derive("broadcast", name))
+
     def confirmation(self, context: bytes, sender: int) -> bytes:
         """What the sender shows the other end to prove that it worked under this context."""
         return self.derive("confirm", context + sender.to_bytes(2, "little"))[:DIGEST_BYTES]
@@ -257,6 +261,27 @@ class Opener:
         except InvalidTag:
             raise ValueError("the message is not authentic") from None
         return payload
+
+
+class Mac:
+    """Authenticates a whole broadcast to one receiver, by GMAC: the key that it is sealed under, all receivers have."""
+
+    def __init__(self, key: bytes) -> None:
+        self._aead, self._tag = Cipher(algorithms.AES256(key), modes.GCM(_nonce(0))).encryptor(), b""
+        self.size = 0
+        """Bytes so far."""
+
+    def update(self, message: Buffer) -> None:
+        """The next chunk, as it travels."""
+        self._aead.authenticate_additional_data(message)
+        self.size += len(message)
+
+    def digest(self) -> bytes:
+        """The tag of all chunks. No more can follow."""
+        if not self._tag:
+            self._aead.finalize()
+            self._tag = self._aead.tag
+        return self._tag
 
 
 def unauthentic(sender: int, fault: str) -> ProtocolError:

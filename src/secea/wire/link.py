@@ -20,6 +20,7 @@ from secea.wire.keys import (
     Channel,
     Hello,
     Identity,
+    Mac,
     Opener,
     Roster,
     Sealer,
@@ -197,6 +198,10 @@ class Link:
     def broadcaster(self, label: Header, chunks: int, key: bytes) -> Writer:
         """For the chunks of a message that goes to many, sealed once under a key that each of them gets."""
         return Sealer(key, replace(label, receiver=ALL, chunks=chunks))
+
+    def mac(self, peer: int, name: bytes) -> Mac:
+        """What shows one receiver that a broadcast is the server's, at both ends."""
+        return self.channels[peer].mac(name)
 
     # -------------------------------------------------------------------------------------------------- receiving
 

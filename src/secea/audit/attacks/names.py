@@ -7,7 +7,6 @@ coalition of the server and T clients has lists of guessed names answered as oft
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -265,13 +264,13 @@ def _lists(parties: Parties) -> dict[int, bytes]:
 
 
 def _broadcast(parties: Parties, client: Client, lists: Mapping[int, bytes]) -> Iterator[Buffer]:
-    """These lists, for one client alone: their key, themselves, their hash."""
+    """These lists, for one client alone: their key, themselves, their tag."""
     link, at, key = parties.server.link, client.at, os.urandom(32)
     chunks = [lists[v] for v in at.members]
     first, label = (link.label(kind, at.numbers, at.context) for kind in (Kind.KEY, Kind.LISTS))
     label = replace(label, chunks=len(chunks))
     yield link.sealer(first, client.number).seal(0, key, broadcast_name(label), bytes(8))
-    sealer, running = link.broadcaster(label, len(chunks), key), hashlib.sha256()
+    sealer, running = link.broadcaster(label, len(chunks), key), link.mac(client.number, broadcast_name(label))
     for i, each in enumerate(chunks):
         message = sealer.seal(i, each)
         running.update(message)

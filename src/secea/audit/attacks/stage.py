@@ -94,7 +94,7 @@ def word(
 
 
 def broadcast(parties: Parties, n: int, kind: Kind, *payloads: bytes, size: int | None = None) -> list[Buffer]:
-    """A broadcast of the keyed form for one client alone, chunk by chunk, with its key and its hash."""
+    """A broadcast of the keyed form for one client alone, chunk by chunk, with its key and its tag."""
     link, at, chunks = parties.server.link, parties.clients[n].at, len(payloads)
     rows = max(0, at.size) if size is None else size
     key, key_label = link.entropy(KEY_BYTES), link.label(Kind.KEY, at.numbers, at.context)
@@ -102,10 +102,13 @@ def broadcast(parties: Parties, n: int, kind: Kind, *payloads: bytes, size: int 
     last = link.label(Kind.DIGEST, at.numbers, at.context)
     writer = link.broadcaster(label, chunks, key)
     messages = [bytes(writer.seal(chunk, payload)) for chunk, payload in enumerate(payloads)]
+    running = link.mac(n, broadcast_name(label))
+    for message in messages:
+        running.update(message)
     return [
         link.sealer(key_label, n).seal(0, key, broadcast_name(label), rows.to_bytes(ROWS_BYTES, "little")),
         *messages,
-        link.sealer(last, n).seal(0, hashlib.sha256(b"".join(messages)).digest()),
+        link.sealer(last, n).seal(0, running.digest()),
     ]
 
 

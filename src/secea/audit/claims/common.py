@@ -269,7 +269,7 @@ class Interloper:
         self.key = b""
         """Of the latest broadcast."""
         self.last: Header | None = None
-        """Of the hash that comes after the broadcast that it made."""
+        """Of the tag that comes after the broadcast that it made."""
         self.made = 0
 
     def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:

@@ -329,7 +329,7 @@ CUT_SHORT = Mutant(
 )
 HASH_UNREAD = Mutant(
     "hash-of-a-broadcast-unread",
-    "A client does not compare a broadcast with its hash.",
+    "A client does not compare a broadcast with its tag.",
     {KEYED: Subject(Overheard(), client=Hashless)},
 )
 
