@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from loopback import Killed, N, Turn, World, killed_at, unharmed
-from secea.engines.driver import KEYLESS
+from secea.engines.driver import KEYLESS, NAMELESS
 from secea.engines.port import Order, Reply, Task
 from secea.errors import SERVER, FederationError, RoundLost
 from secea.forms.keyed import Keyed
@@ -206,6 +206,25 @@ def test_an_epoch_of_names_whose_answers_did_not_come_to_all_is_repeated_with_th
     assert world.round() == [0, 1, 2, 3]
     assert seeds(world) == made
     assert world.driver.server.at.named == 1
+
+
+def test_whoever_has_no_keys_when_others_change_names_is_left_out_and_costs_no_epochs(tmp_path: Path) -> None:
+    world = World(tmp_path, entities=40, collusion=1)
+    turn = Turn(1, 7)
+
+    def away(n: int, order: Order) -> str:
+        gone = n == 1 and turn.seen > 7 and world.driver.server.at.named < 2
+        return "before" if turn.is_it(n) or gone else ""
+
+    world.port.kill = away
+    world.driver.setup()
+    assert world.round() == [0, 2, 3]
+    world.sets[2] = [*world.sets[2][1:], "another"]
+    world.hosts[2].client.part.update(world.sets[2])
+    for _ in range(4):
+        assert world.round() == [0, 2, 3]
+    assert world.driver.failures == {1: NAMELESS}
+    assert world.driver.server.at.named == 2
 
 
 # ------------------------------------------------------------------------------------------------------ forged orders

@@ -284,3 +284,28 @@ def test_only_rounds_go_on_without_some_and_only_they_are_lost() -> None:
     assert [phase for phase, row in with_losses.items() if row.loses_round] == ["upload", "agree", "open"]
     assert [phase for phase, row in without.items() if row.tolerates] == []
     assert [phase for phase, row in without.items() if row.loses_round] == ["upload"]
+
+
+# ---------------------------------------------------------------------------------------------------------- first names
+
+
+@pytest.mark.parametrize("names", [3, 30, 50])
+def test_a_server_that_withholds_the_first_answers_does_not_learn_how_many_names_wait_for_them(names: int) -> None:
+    tables = [{f"e{i}": [1.0] for i in range(names)}, {"a": [1.0]}, {"b": [1.0]}, {"c": [1.0]}]
+    parties = Parties.of(tables, Keyed(), collusion=1)
+    parties.exchange.greet()
+    parties.server.begin("commit", range(4))
+    parties.exchange.deliver()
+    while parties.server.at.phase != "evaluate":
+        parties.exchange.step()
+    parties.server.give_up()
+    parties.server.drain()
+    parties.server.at = replace(parties.server.at, named=1)
+    parties.server.begin("list", range(4))
+    for n, inbox in parties.server.drain().items():
+        with pytest.raises(FaultyPeer, match="epoch 2 of names before the first one was answered"):
+            parties.clients[n].receive(inbox[-1])
+    parties.server.at = replace(parties.server.at, phase="rest", names=1, named=1)
+    parties.server.begin("list", range(4), names=1)
+    parties.exchange.deliver()
+    assert {client.at.phase for client in parties.clients.values()} == {"list"}

@@ -24,6 +24,7 @@ MOST_UNABLE: Final = 2
 """A client that says more often that it cannot continue is not believed: an honest one does so once in 10^6 epochs."""
 MOST_TRIES: Final = 16
 """Attempts at one union, or at what comes before it."""
+NAMELESS: Final = "its first names got no keys, and others have changed theirs since: it needs a new session"
 ACCUSED: Final = "more clients than may conspire refuse what it sends: start the server's side anew to call it again"
 KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
 
@@ -202,6 +203,8 @@ class Driver:
         for n in sorted(self.present):
             if self._keyless(n):
                 self._lose(n, KEYLESS)
+            elif self.server.at.named > 1 and not self._standing[n].named:
+                self._lose(n, NAMELESS)
 
     def _keyless(self, n: int) -> bool:
         """Whether a client lost its share of the key of the names, or has one of another key."""

@@ -27,7 +27,7 @@ def transcripts(subject: Subject) -> int:
     return cases
 
 
-@claim("record", KEYED, PAILLIER, mutants=(epochs.SPENT_LATE, epochs.EARLIER_EPOCH))
+@claim("record", KEYED, PAILLIER, mutants=(epochs.SPENT_LATE, epochs.EARLIER_EPOCH, epochs.FIRST_NAMES_LATER))
 def begins(subject: Subject) -> int:
     """Both forms: at every point of its life a client lets the server begin what is recorded, and nothing else.
 

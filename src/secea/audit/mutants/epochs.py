@@ -188,3 +188,22 @@ EARLIER_EPOCH = within(
     "check_begin",
     _since_the_last_answers,
 )
+
+
+def _any_first_epoch(self: Naming, at: Agreement) -> None:
+    """Names may have their first keys in any epoch."""
+    late = at.phase == self.form.names_phase and at.names > 1
+    names, self.names = self.names, replace(self.names, number=self.names.number or int(late))
+    try:
+        _check_begin(self, at)
+    finally:
+        self.names = names
+
+
+FIRST_NAMES_LATER = within(
+    "first-names-later",
+    "a client whose first list got no answers brings its names in the short lists of later epochs",
+    Naming,
+    "check_begin",
+    _any_first_epoch,
+)

@@ -142,6 +142,9 @@ class Naming:
             due = max(1, self.names.asked)  # the last epoch again, for those who missed its answers, or a later one
             if not due <= at.names <= form.last_epoch or not form.senders(Kind.LIST, self.params, at):
                 raise ValueError(f"announces epoch {at.names} of names; it is not due")
+            if at.names > 1 and not self.names.number and not self._hands_over:
+                # Later lists are short: the number of epochs that we would need would show how many names we have.
+                raise ValueError(f"announces epoch {at.names} of names before the first one was answered")
             if self.successor:
                 raise ValueError("announces new names in a session whose key was handed over to another one")
         elif self.pending or not self.names.number <= at.names <= form.last_epoch:
