@@ -170,31 +170,32 @@ def answers_of_holders(subject: Subject) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------- lists
 
-THIEF: Final = 4
-"""Asks, and is no holder: T+1 honest ones must refuse."""
+COPIES: Final = ((4, 3), (3, 4), (4, 4))
+"""Who asks, and whose point it copies. They are no holders: T+1 honest ones must refuse."""
 
 
-def _answered(subject: Subject, copy: int) -> list[int]:
+def _answered(subject: Subject, thief: int, copy: int) -> list[int]:
     """Who answers a list in which one point is also that of client `copy`, or stands twice."""
     parties = parties_of(subject)
     parties.exchange.greet()
     parties.exchange.run("commit", range(N), until="list")
-    thief = naming(parties.clients[THIEF])
-    assert thief.names.blinding is not None
-    points = thief.names.blinding.points.copy()
+    mine = naming(parties.clients[thief])
+    assert mine.names.blinding is not None
+    points = mine.names.blinding.points.copy()
     points[0] = naming(parties.clients[copy])._points[1]
-    thief.names = replace(thief.names, blinding=replace(thief.names.blinding, points=points))
+    mine.names = replace(mine.names, blinding=replace(mine.names.blinding, points=points))
     errors = driven(parties.server, parties.clients, "evaluate")
-    return [n for n in range(T + 1) if not complained(errors, THIEF, n)]
+    return [n for n in range(T + 1) if not complained(errors, thief, n)]
 
 
-@claim("attack", KEYED, mutants=(mutants.SHARED_POINTS, mutants.REPEATED_POINTS))
+@claim("attack", KEYED, mutants=(mutants.SHARED_POINTS, mutants.REPEATED_POINTS, mutants.LATER_CONVICTED))
 def points_of_others(subject: Subject) -> int:
     """Keyed: nobody has a point of another client's list answered, or one of its own twice; whoever tries is named."""
-    for copy, what in ((3, "blinded name of another client"), (THIEF, "blinded name twice")):
-        if who := _answered(subject, copy):
+    for thief, copy in COPIES:
+        if who := _answered(subject, thief, copy):
+            what = "blinded name twice" if thief == copy else "blinded name of another client"
             raise Objection(f"clients {who} answer a list with a {what}")
-    return 2
+    return len(COPIES)
 
 
 @claim("attack", KEYED, mutants=(mutants.UNCONFIRMED,))

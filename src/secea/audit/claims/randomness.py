@@ -35,7 +35,7 @@ from secea.forms.keyed.form import Kind
 from secea.forms.keyed.shared import RoundSecrets
 from secea.params import Params
 from secea.steps import masks, oprf
-from secea.testing import Watch
+from secea.testing import Watch, insecure_seeded
 from secea.wire.randomness import SEED_BYTES, KeyStream
 
 MILLION: Final = 10**6
@@ -314,3 +314,59 @@ def large_uploads(subject: Subject) -> int:
     ]
     tests = each_prime("uploads", n.ring, np.concatenate(uploads, axis=1))
     return tests + _apart("uploads of two rounds", n.ring, uploads[0], uploads[1])
+
+
+# -------------------------------------------------------------------------------------------------------------- its own
+
+
+class Turning:
+    """A client's source of randomness, which turns into another one."""
+
+    def __init__(self, n: int) -> None:
+        self.now = insecure_seeded(3)(n)
+
+    def __call__(self, count: int) -> bytes:
+        """So many bytes."""
+        return self.now(count)
+
+
+def _drawn(subject: Subject, variant: int) -> dict[str, object]:
+    """What client 1 draws from another source than before, after a union; all others draw what they always do."""
+    tables = [{name: np.ones(1) for name in own} for own in ("abc", "abd", "acd", "bcd")]
+    parties = subject.parties(tables, collusion=1, dropouts=1, max_union=8, entropy=Turning)
+    client, turning = parties.clients[1], parties.entropy[1]
+    assert isinstance(client.part, KeyedClient)
+    assert isinstance(turning, Turning)
+    part, form = client.part, parties.session.form
+    parties.setup()
+    turning.now = insecure_seeded(50 + variant)(1)
+    tables[1]["new"] = tables[1].pop("d")
+    part.update(list(tables[1]))
+    parties.contribute(tables)
+    parties.server.begin(form.round_phase, range(4))
+    parties.exchange.deliver()
+    assert part.union is not None
+    assert part.round is not None
+    found: dict[str, object] = {"whether its entities changed": part.union.said, "noise": part.round.noise_seed}
+    parties.server.give_up()
+    parties.server.drain()
+    parties.exchange.run(form.names_phase, range(4))
+    assert part.union is not None
+    assert part.masking.batch is not None
+    found |= {"the blinding of names": part.naming.names.seed, "its part of a secret": part.union.part}
+    found |= {"mask keys of a union": part.union.mask_key, "mask keys of rounds": part.masking.batch.keys}
+    return found | {"seeds of rounds": part.masking.batch.seeds, "shares of both": part.masking.batch.seed}
+
+
+@claim("record", KEYED, mutants=(mutants.SHARED_WORD, mutants.SHARED_NOISE))
+def own_draws(subject: Subject) -> int:
+    """Keyed: what a client must draw itself follows its own source alone: nobody computes it from what others have.
+
+    Two federations differ in nothing but the source of one client, from some point on. Everything that it has to draw
+    differs from there.
+    """
+    one, other = _drawn(subject, 1), _drawn(subject, 2)
+    for what, drawn in one.items():
+        if drawn == other[what]:
+            raise Objection(f"{what}: client 1 has the same, whatever it draws")
+    return len(one)

@@ -14,6 +14,7 @@ from secea.arithmetic.ristretto import add, inverses, multiply, multiply_base, s
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.keyed import named
+from secea.errors import FaultyPeer, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
@@ -152,6 +153,16 @@ class NamedBlinds(Naming):
         return replace(made, points=points, _blinds=tuple(blinds))
 
 
+class LaterConvicted(Naming):
+    """Of two lists with a point in common the later one is at fault."""
+
+    def _check_apart(self, lists: Mapping[int, NDArray[np.uint8]]) -> None:
+        try:
+            super()._check_apart(lists)
+        except ProtocolError as error:
+            raise FaultyPeer(max(error.suspects), "lists a blinded name of another client") from None
+
+
 class OneSeed(Naming):
     """All lists are blinded with the same seed."""
 
@@ -194,6 +205,9 @@ class ManyEpochs(Overheard):
 
 SHARED_POINTS = mutant(
     "points-of-another-list", "Holders answer a point that is in another client's list, too.", SharedPoints
+)
+LATER_CONVICTED = mutant(
+    "later-list-convicted", "Of two lists with a point in common only the later one is suspected.", LaterConvicted
 )
 REPEATED_POINTS = mutant("points-twice-in-a-list", "Holders answer a list with a point in it twice.", RepeatedPoints)
 FORGETS_LISTS = mutant("second-list-confirmed", "Clients confirm a second list in an epoch of names.", ForgetsLists)

@@ -7,6 +7,7 @@ and the like (`Subject.within`). Clients and server get the same, so that masks 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -19,7 +20,9 @@ from secea.arithmetic.streams import Noise
 from secea.audit import KEYED, PAILLIER, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.standing import Within
+from secea.forms.keyed.client import KeyedClient
 from secea.forms.paillier import Paillier
+from secea.party.phases import Agreement
 from secea.steps import masks, oprf
 from secea.wire.randomness import Entropy, KeyStream
 
@@ -238,3 +241,29 @@ NOISE_TOP_MISSING = Mutant(
     "The top half per cent of the noise of an answer is never drawn.",
     {PAILLIER: Subject(Paillier(), within=((paillier, "_uniform", short_noise),))},
 )
+
+
+# -------------------------------------------------------------------------------------------------------------- its own
+
+_say, _enter = KeyedClient._say, KeyedClient.enter
+
+
+def _says_what_all_know(self: KeyedClient, at: Agreement) -> None:
+    """The word comes from the union's secret."""
+    own, self._entropy = self._entropy, lambda count: (self.union.secret if self.union else b"")[:count]
+    try:
+        _say(self, at)
+    finally:
+        self._entropy = own
+
+
+def _noise_that_all_know(self: KeyedClient, at: Agreement) -> None:
+    _enter(self, at)
+    if at.phase == self.form.round_phase and self.round is not None and self.round.noise_seed:
+        self.round = replace(self.round, noise_seed=self.secrets(at).key("noise", self.number))
+
+
+SHARED_WORD = of_keyed("shared-word", "What a client says if its entities changed comes from the shared secret.",
+    (KeyedClient, "_say", _says_what_all_know))  # fmt: skip
+SHARED_NOISE = of_keyed("shared-noise", "The seed of a client's noise comes from the shared secret.",
+    (KeyedClient, "enter", _noise_that_all_know))  # fmt: skip
