@@ -15,6 +15,7 @@ from secea.atomic import replace_files
 from secea.errors import DataError, SecEAError
 
 SECTIONS: Final = {
+    "aims": "bench.aims",
     "round": "bench.rounds",
     "peers": "bench.peers",
     "paper": "bench.paper",
@@ -24,7 +25,7 @@ SECTIONS: Final = {
     "large": "bench.rounds",
 }
 """Each section, and the module whose function of that name measures it."""
-SHORT: Final = ("round", "peers", "paper", "kernels", "growth")
+SHORT: Final = ("aims", "round", "peers", "paper", "kernels", "growth")
 ACCEPTED: Final = "bench/accepted.json"
 WIDTH: Final = 160
 """Of tables that go into a file."""
@@ -53,6 +54,7 @@ def main(
 
     \b
     Sections:
+      aims     what the keyed form is meant to cost, and what it does
       round    FB15k-237's shape: how far a round is from the limit, and where its time goes
       peers    the same tables with Flower's SecAgg+, TenSEAL's CKKS, and no protection
       paper    the paper's literal protocol (phe), our Paillier form, the keyed form

@@ -12,7 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from numpy.typing import NDArray
 
+from secea.arithmetic.ristretto import Rows
 from secea.forms.keyed import names
 from secea.steps import oprf
 from secea.wire.randomness import KeyStream
@@ -25,11 +27,11 @@ def _blind(inputs: Sequence[bytes], size: int, seed: bytes) -> oprf.Blinding:
     return oprf.Blinding(points, tuple(inputs), (), 0, none, np.zeros(0, np.int64))
 
 
-def _evaluate(points: oprf.Rows, *_: Any, **__: Any) -> oprf.Rows:
+def _evaluate(points: Rows, *_: Any, **__: Any) -> Rows:
     return points
 
 
-def _finish(blinding: oprf.Blinding, answers: Mapping[int, oprf.Rows], joint: bytes, **_: Any) -> list[bytes]:
+def _finish(blinding: oprf.Blinding, answers: Mapping[int, Rows], joint: bytes, **_: Any) -> list[bytes]:
     key = oprf.public_key(joint)
     return [hashlib.blake2b(name, digest_size=oprf.OUTPUT_BYTES, key=key).digest() for name in blinding._inputs]
 
@@ -38,7 +40,7 @@ def _finish(blinding: oprf.Blinding, answers: Mapping[int, oprf.Rows], joint: by
 def hashed_names() -> Iterator[None]:
     """Within it, set-ups cost what they cost beside the group; messages have their sizes, and rounds are as ever."""
 
-    def valid(points: oprf.Rows) -> np.ndarray:
+    def valid(points: Rows) -> NDArray[np.bool_]:
         return np.ones(len(points), np.bool_)
 
     with (

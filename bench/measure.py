@@ -115,10 +115,10 @@ def memory(field: str) -> int:
 # ------------------------------------------------------------------------------------------------ a point by itself
 
 
-def point(shape: Shape, rounds: int, limit: bool) -> dict[str, Any]:
+def point(shape: Shape, rounds: int, limit: bool, dropouts: int = 0) -> dict[str, Any]:
     """Set-up and rounds of one federation in this process, and the limit before and after each; means are checked."""
     tables, start = shape.tables(), memory("VmRSS")
-    fed = Federation(shape.params())
+    fed = Federation(shape.params(dropouts=dropouts))
     _, setup = timed(lambda: fed.setup([table.names for table in tables]))
     planned = secea.plan(fed.params, entities=shape.entities)
     setup_kinds, data = by_kind(fed), planned.round_bytes
@@ -167,9 +167,9 @@ def stages(fed: Federation, phase: str) -> dict[str, float]:
     return total
 
 
-def in_child(shape: Shape, rounds: int, *, limit: bool = False) -> dict[str, Any]:
+def in_child(shape: Shape, rounds: int, *, limit: bool = False, dropouts: int = 0) -> dict[str, Any]:
     """The point in a process of its own: nothing else is in its memory."""
-    task = json.dumps({"shape": asdict(shape), "rounds": rounds, "limit": limit})
+    task = json.dumps({"shape": asdict(shape), "rounds": rounds, "limit": limit, "dropouts": dropouts})
     command = [sys.executable, "-m", "bench.measure", task]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
     if ran.returncode:

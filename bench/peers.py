@@ -34,8 +34,8 @@ class Contest:
             tick(f"set-up of {name}")
             self._add_secea(name, shape)
         if find_spec("flwr"):
-            self._add_secagg(SECAGG, lean=False)
-            self._add_secagg(LEAN, lean=True)
+            for name, lean in ((SECAGG, False), (LEAN, True)):
+                self.works[name] = add_secagg(self.tables, self.shape, self.bytes, name, lean=lean)
         else:
             self.notes.append("Flower is not installed, so SecAgg+ is missing: pip install '.[bench]'")
         if find_spec("tenseal"):
@@ -57,19 +57,6 @@ class Contest:
             return timing
 
         work()  # its memory is touched for the first time
-        self.works[name] = work
-
-    def _add_secagg(self, name: str, *, lean: bool) -> None:
-        from bench.secagg import SecAgg
-
-        peer = SecAgg(dense(self.tables, self.shape.entities), lean=lean)
-
-        def work() -> Timing:
-            (total, count), timing = timed(peer.round)
-            self.bytes[name] = peer.bytes
-            self._check(name, total, count[:, None], within=16 * 2**-22 * self.shape.clients)
-            return timing
-
         self.works[name] = work
 
     def _add_ckks(self) -> None:
@@ -101,9 +88,22 @@ class Contest:
         self.bytes[PLAIN] = own * (4 * self.shape.dim + 8) + own * 4 * self.shape.dim
         self.works[PLAIN] = work
 
-    def _check(self, name: str, total: NDArray[np.float64], count: NDArray[np.float64], within: float) -> None:
-        assert np.abs(total - self._total).max() < within, f"{name}: a sum is wrong"
-        assert np.abs(count - self._count).max() < within, f"{name}: a count is wrong"
+
+def add_secagg(tables: Sequence[Table], shape: Shape, sizes: dict[str, int], name: str, *, lean: bool) -> Work:
+    """A round of Flower's SecAgg+, whose bytes go into `sizes`."""
+    from bench.secagg import SecAgg
+
+    peer, (right, owners) = SecAgg(dense(tables, shape.entities), lean=lean), sums(tables, shape.entities)
+    within = 16 * 2**-22 * shape.clients
+
+    def work() -> Timing:
+        (total, count), timing = timed(peer.round)
+        sizes[name] = peer.bytes
+        assert np.abs(total - right).max() < within, f"{name}: a sum is wrong"
+        assert np.abs(count[:, None] - owners).max() < within, f"{name}: a count is wrong"
+        return timing
+
+    return work
 
 
 def dense(tables: Sequence[Table], entities: int) -> list[list[NDArray[np.float32]]]:

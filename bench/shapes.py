@@ -112,6 +112,11 @@ class Scale:
     growth_steps: int = 4
     growth_rounds: int = 3
     fifty: Shape = Shape(clients=50, collusion=5, entities=5_000, own=1_000, dim=64)
+    fifty_dropouts: int = 5
+    hundred: Shape = Shape(clients=100, collusion=10, entities=1_000, own=100, dim=32)
+    hundred_dropouts: int = 10
+    names: int = 2_000
+    """Names of one list, whose PRF is measured."""
     million: Shape = Shape(clients=5, collusion=1, entities=1_000_000, own=200_000, dim=64)
 
 
@@ -128,5 +133,10 @@ QUICK: Final = Scale(
     growth=Shape(clients=6, collusion=1, entities=1_200, own=300, dim=16),
     growth_steps=2,
     growth_rounds=2,
+    fifty=Shape(clients=8, collusion=2, entities=60, own=20, dim=8),
+    fifty_dropouts=2,
+    hundred=Shape(clients=10, collusion=2, entities=60, own=20, dim=8),
+    hundred_dropouts=2,
+    names=64,
 )
 """About a minute."""
