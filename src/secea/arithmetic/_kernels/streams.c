@@ -326,7 +326,7 @@ void add_streams61(int level, uint64_t *acc, size_t n, const uint8_t *keys, size
 /* The sum of s numbers with digits x_0, x_1, ... is that of their digits X_0, X_1, ..., so that by Horner's rule the noise is
  * X_0 + d_0 * (X_1 + d_1 * (... + d_last * t)). */
 typedef struct {
-    size_t s, parts, blocks, most; /* `most` elements in a tile */
+    size_t s, parts, blocks, piece, most; /* `piece` elements in a tile of words, `most` of noise */
     const uint32_t *digits;
     uint64_t wide_range;
     uint32_t factor[WORDS32]; /* of each word of a tile; 0 for those of t, and for those that are not used */
@@ -339,8 +339,10 @@ typedef struct {
 
 static void shape_noise(noise_shape *shape, size_t s, const uint32_t *digits, size_t parts, uint64_t wide_range) {
     shape->s = s, shape->parts = parts, shape->digits = digits, shape->wide_range = wide_range;
-    shape->blocks = (s * parts + 5) / 4, shape->most = BLOCKS / shape->blocks;
-    for (size_t k = 0; k < shape->most * shape->blocks * 4; k++) {
+    shape->blocks = (s * parts + 5) / 4, shape->piece = BLOCKS / shape->blocks;
+    const size_t room = parts * BLOCKS > WORDS32 ? WORDS32 / parts : BLOCKS; /* piece * parts <= WORDS32 / s */
+    shape->most = room / shape->piece * shape->piece;
+    for (size_t k = 0; k < shape->piece * shape->blocks * 4; k++) {
         const size_t word = k % (shape->blocks * 4);
         shape->factor[k] = word < s * parts ? digits[word % parts] : 0;
     }
@@ -350,28 +352,63 @@ FAST static void scale_words(uint32_t *words, const uint32_t *factor, size_t n) 
     for (size_t k = 0; k < n; k++) words[k] = (uint32_t)((uint64_t)words[k] * factor[k] >> 32);
 }
 
-/* Not vectorised: the words of one digit lie apart, and gathering them costs more than adding them. */
-static void sum_digits(const noise_shape *shape, const uint32_t *scaled, noise_tile *out, size_t n) {
-    const size_t used = shape->s * shape->parts, parts = shape->parts, step = 4 * shape->blocks;
-    for (size_t i = 0; i < n; i++, scaled += step)
-        for (size_t l = 0; l < parts; l++) {
-            uint32_t sum = 0;
-            for (size_t k = l; k < used; k += parts) sum += scaled[k];
-            out->digit[l * n + i] = sum;
-        }
+/* The words of one digit lie apart, but all digits of a number side by side: eight of them are added at once. What is read after
+ * the last digit is not used, and the tile goes on after the last word. */
+#define DIGITS 8
+
+FAST static void sum_some_digits(const noise_shape *shape, const uint32_t *scaled, uint32_t *digits, size_t apart,
+                                 size_t first, size_t n) {
+    const size_t parts = shape->parts, step = 4 * shape->blocks, some = parts - first < DIGITS ? parts - first : DIGITS;
+    for (size_t i = 0; i < n; i++, scaled += step) {
+        uint32_t sum[DIGITS] = {0};
+        for (size_t k = first; k < shape->s * parts; k += parts)
+            for (size_t l = 0; l < DIGITS; l++) sum[l] += scaled[k + l];
+        for (size_t l = 0; l < some; l++) digits[(first + l) * apart + i] = sum[l];
+    }
 }
 
-static void draw_noise(int level, const noise_shape *shape, const schedule *plan, uint64_t head, size_t first,
-                       noise_tile *out, size_t n) {
+/* Of one digit: the scaled halves of each pair of words, added; pairs of t are of no use then. */
+FAST static void scale_pairs(uint64_t *pairs, uint32_t digit, size_t n) {
+    for (size_t k = 0; k < n; k++)
+        pairs[k] = ((pairs[k] & UINT32_MAX) * digit >> 32) + ((pairs[k] >> 32) * digit >> 32);
+}
+
+#define SUM_PAIRS(used, step)                                                                                          \
+    for (size_t i = 0; i < n; i++, scaled += (step)) {                                                                 \
+        uint64_t sum = 0;                                                                                              \
+        for (size_t k = 0; k < (used); k++) sum += scaled[k];                                                          \
+        digits[i] = (uint32_t)sum;                                                                                     \
+    }
+
+FAST static void sum_pairs(const noise_shape *shape, const uint64_t *scaled, uint32_t *digits, size_t n) {
+    if (shape->s == 6) SUM_PAIRS(3, 4) /* by far the most frequent */
+    else SUM_PAIRS(shape->s / 2, 2 * shape->blocks)
+}
+
+/* A tile of words: its elements, of whose digits `apart` lie between one and the next */
+static void draw_piece(int level, const noise_shape *shape, const schedule *plan, uint64_t head, size_t first,
+                       uint32_t *digits, size_t apart, uint64_t *t, size_t n) {
     tile words;
     const size_t step = 4 * shape->blocks;
     encrypt(level, plan, NULL, head, first * shape->blocks, words.byte, n * shape->blocks);
     for (size_t i = 0; i < n; i++) {
         const uint32_t *const z = words.word + i * step + shape->s * shape->parts;
-        out->t[i] = high_half(times(z[0] | (uint64_t)z[1] << 32, shape->wide_range));
+        t[i] = high_half(times(z[0] | (uint64_t)z[1] << 32, shape->wide_range));
+    }
+    if (shape->parts == 1 && shape->s % 2 == 0) {
+        scale_pairs(words.pair, shape->digits[0], n * step / 2);
+        sum_pairs(shape, words.pair, digits, n);
+        return;
     }
     scale_words(words.word, shape->factor, n * step);
-    sum_digits(shape, words.word, out, n);
+    for (size_t l = 0; l < shape->parts; l += DIGITS) sum_some_digits(shape, words.word, digits, apart, l, n);
+}
+
+static void draw_noise(int level, const noise_shape *shape, const schedule *plan, uint64_t head, size_t first,
+                       noise_tile *out, size_t n) {
+    for (size_t i = 0; i < n; i += shape->piece)
+        draw_piece(level, shape, plan, head, first + i, out->digit + i, n, out->t + i,
+                   n - i < shape->piece ? n - i : shape->piece);
 }
 
 FAST static void join_digits(const noise_shape *shape, noise_tile *x, size_t n) { /* below 2^63 */
@@ -541,15 +578,20 @@ void scaled_rows32(const uint32_t *primes, size_t count, uint32_t *out, size_t o
         }
 }
 
+FAST static void scale_row61(uint64_t *out, const uint64_t *x, uint64_t factor, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = product_by_halves61(x[i], factor, 0);
+}
+
+FAST static void scale_add_row61(uint64_t *out, const uint64_t *x, uint64_t factor, const uint64_t *added, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = product_by_halves61(x[i], factor, added[i]);
+}
+
 void scaled_rows61(uint64_t *out, size_t out_row_step, const int64_t *places, const uint64_t *x, size_t x_row_step,
                    const uint64_t *factors, const uint64_t *added, size_t rows, size_t length) {
     for (size_t row = 0; row < rows; row++, x += x_row_step) {
         uint64_t *const to = out + (places ? (size_t)places[row] : row) * out_row_step;
-        const uint64_t factor = factors[row];
-        if (added) {
-            const uint64_t *const more = added + row * length;
-            for (size_t i = 0; i < length; i++) to[i] = reduced61(plus(times(x[i], factor), both(0, more[i])));
-        } else for (size_t i = 0; i < length; i++) to[i] = product61(x[i], factor);
+        if (added) scale_add_row61(to, x, factors[row], added + row * length, length);
+        else scale_row61(to, x, factors[row], length);
     }
 }
 
@@ -575,11 +617,11 @@ void add_scaled32(const uint32_t *primes, size_t count, uint32_t *acc, size_t ac
     }
 }
 
-void add_scaled61(uint64_t *acc, const int64_t *x, uint64_t factor, size_t n) {
-    const uint64_t either[2] = {factor, factor ? P61 - factor : 0};
+FAST void add_scaled61(uint64_t *acc, const int64_t *x, uint64_t factor, size_t n) {
+    const uint64_t other = factor ? P61 - factor : 0; /* minus the factor */
     for (size_t i = 0; i < n; i++) {
         const uint64_t sign = (uint64_t)(x[i] >> 63), size = ((uint64_t)x[i] ^ sign) - sign;
-        acc[i] = reduced61(plus(times(size, either[sign & 1]), both(0, acc[i])));
+        acc[i] = product_by_halves61((size & P61) + (size >> 61), sign ? other : factor, acc[i]);
     }
 }
 
