@@ -35,7 +35,7 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)), metavar="[SECTION]...")
 @click.option("--quick", is_flag=True, help="Small sizes: about a minute.")
-@click.option("--large", "million", is_flag=True, help="A million entities too: five minutes more, and 4 GB.")
+@click.option("--large", "million", is_flag=True, help="A million entities too: three minutes more, and 12 GB.")
 @click.option(
     "--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write bench.json and SVG."
 )

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import secea
 from bench.figures import Figure
+from bench.hashed import hashed_names
 from bench.parts import parts
 from bench.shapes import Shape
 from secea import Federation
@@ -115,11 +117,12 @@ def memory(field: str) -> int:
 # ------------------------------------------------------------------------------------------------ a point by itself
 
 
-def point(shape: Shape, rounds: int, limit: bool, dropouts: int = 0) -> dict[str, Any]:
+def point(shape: Shape, rounds: int, limit: bool, dropouts: int = 0, hashed: bool = False) -> dict[str, Any]:
     """Set-up and rounds of one federation in this process, and the limit before and after each; means are checked."""
     tables, start = shape.tables(), memory("VmRSS")
     fed = Federation(shape.params(dropouts=dropouts))
-    _, setup = timed(lambda: fed.setup([table.names for table in tables]))
+    with hashed_names() if hashed else nullcontext():
+        _, setup = timed(lambda: fed.setup([table.names for table in tables]))
     planned = secea.plan(fed.params, entities=shape.entities)
     setup_kinds, data = by_kind(fed), planned.round_bytes
     each, cores = [], (1, os.cpu_count() or 1)
@@ -167,9 +170,13 @@ def stages(fed: Federation, phase: str) -> dict[str, float]:
     return total
 
 
-def in_child(shape: Shape, rounds: int, *, limit: bool = False, dropouts: int = 0) -> dict[str, Any]:
-    """The point in a process of its own: nothing else is in its memory."""
-    task = json.dumps({"shape": asdict(shape), "rounds": rounds, "limit": limit, "dropouts": dropouts})
+def in_child(
+    shape: Shape, rounds: int, *, limit: bool = False, dropouts: int = 0, hashed: bool = False
+) -> dict[str, Any]:
+    """The point in a process of its own: nothing else is in its memory. `hashed`: see `bench.hashed`."""
+    task = json.dumps(
+        {"shape": asdict(shape), "rounds": rounds, "limit": limit, "dropouts": dropouts, "hashed": hashed}
+    )
     command = [sys.executable, "-m", "bench.measure", task]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
     if ran.returncode:

@@ -16,18 +16,18 @@ def round(scale: Scale, tick: Tick) -> Section:  # noqa: A001 - the section's na
 
 def fifty(scale: Scale, tick: Tick) -> Section:
     """Fifty clients."""
-    return whole(scale.fifty, 2, tick)
+    return whole(scale.fifty, 2, tick, dropouts=scale.fifty_dropouts)
 
 
 def large(scale: Scale, tick: Tick) -> Section:
-    """A million entities."""
-    return whole(scale.million, 1, tick)
+    """A million entities, whose names get their keys by a hash: the group would take most of an hour."""
+    return whole(scale.million, 2, tick, hashed=True)
 
 
-def whole(shape: Shape, rounds: int, tick: Tick) -> Section:
+def whole(shape: Shape, rounds: int, tick: Tick, *, dropouts: int = 0, hashed: bool = False) -> Section:
     """Set-up and rounds of one federation in a process of its own."""
     tick(f"{shape}: a set-up and {rounds} rounds")
-    found = in_child(shape, rounds, limit=True)
+    found = in_child(shape, rounds, limit=True, dropouts=dropouts, hashed=hashed)
     later = found["rounds"][1:] or found["rounds"]  # the first touches its memory for the first time
     cost = {"set-up": _row([found["setup"]]), "first round": _row(found["rounds"][:1])}
     if rounds > 1:
@@ -47,6 +47,7 @@ def whole(shape: Shape, rounds: int, tick: Tick) -> Section:
             "bytes": Figure.of(found["setup"]["bytes"] / later[-1]["bytes"], "x"),
         },
     }
+    results = 4 * shape.clients * shape.own * shape.dim
     grids = {
         "cost": Grid("What a set-up and a round cost, all parties in one process", cost),
         "limit": Grid("Against one copy, one seal and one open of all bytes", limits),
@@ -57,6 +58,7 @@ def whole(shape: Shape, rounds: int, tick: Tick) -> Section:
                 "all parties": {
                     "at most": Figure.of(found["peak"], "B"),
                     "before the set-up": Figure.of(found["start"], "B"),
+                    "beyond tables and results": Figure.of(found["peak"] - found["start"] - results, "B"),
                 }
             },
         ),

@@ -117,7 +117,7 @@ class Scale:
     hundred_dropouts: int = 10
     names: int = 2_000
     """Names of one list, whose PRF is measured."""
-    million: Shape = Shape(clients=5, collusion=1, entities=1_000_000, own=200_000, dim=64)
+    million: Shape = Shape(clients=10, collusion=2, entities=1_000_000, own=200_000, dim=128)
 
 
 QUICK: Final = Scale(

@@ -32,7 +32,17 @@ def scales() -> dict[str, Any]:
             except ParamsError:
                 found.append({**given, "numbers": None})
                 continue
-            chosen = [len(n.ring.primes), n.checks, n.f, n.w, n.s, n.sigma, n.cap, n.noise.wide, list(n.noise.digits)]
+            chosen: list[Any] = [
+                len(n.ring.primes),
+                n.checks,
+                n.f,
+                n.w,
+                n.s,
+                n.sigma,
+                n.cap,
+                n.noise.wide,
+                list(n.noise.digits),
+            ]
             few = max(1, noisy // 2)
             reached = [n.C, n.noise_of(few).wide, n.reach(noisy), n.reach(few, noisy)]
             found.append({**given, "numbers": [*chosen, *reached]})

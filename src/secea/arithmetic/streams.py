@@ -192,8 +192,8 @@ def scaled_rows(
     portable.check_rows(ring, out, factors, x.shape[:2])
     if not x.size:
         return
-    to, packed = (None if each is None else np.ascontiguousarray(each) for each in (places, factors))
-    more = None if added is None else np.ascontiguousarray(added)
+    to, more = (None if each is None else np.ascontiguousarray(each) for each in (places, added))
+    packed = np.ascontiguousarray(factors)
     portable.check_places(out, x, to, more)
     _loop(ring, "scaled_rows")(
         *_apart(ring, out, write=True), ffi.NULL if to is None else _at(to), *_apart(ring, x), _at(packed),

@@ -304,7 +304,7 @@ def scaled_rows61(
 
 def add_scaled61(acc: Pointer, x: Pointer, factor: int, n: int) -> None:
     total, values = _words61(acc, n), _words(x, n, dtype=np.int64)
-    product = _product((values % P61).astype(np.uint64), np.uint64(factor))
+    product = _product((values % P61).astype(np.uint64), np.array(factor, np.uint64))
     total[...] = _folded(product + total)
 
 
