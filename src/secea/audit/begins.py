@@ -98,7 +98,7 @@ class Life:
             self.server.drain()
             self.ask(", given up")
 
-    def rename(self) -> None:
+    def other_names(self) -> None:
         """Client 0 has another entity."""
         table = self.tables[0]
         table[f"new {len(self.said)}"] = table.pop(next(iter(table)))
@@ -118,7 +118,7 @@ def names_that_change(subject: Subject) -> Said:
     for phase, until in ("list", "secret"), ("secret", "table"), ("secret", REST):
         life.go(phase, until)
     for until in ("list", "confirm", "evaluate", "secret", "table", REST):
-        life.rename()
+        life.other_names()
         life.go("list", until)
     life.train()
     life.go("upload")
@@ -153,7 +153,7 @@ def paper(subject: Subject) -> Said:
     life.go("secret")
     life.parties.round(life.tables)
     life.ask(", after a round")
-    life.rename()
+    life.other_names()
     life.go("secret", "query")
     life.go("secret")
     life.parties.round(life.tables)

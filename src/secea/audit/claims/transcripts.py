@@ -6,8 +6,8 @@ import json
 
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import begins as believed
+from secea.audit.mutants import common, epochs
 from secea.audit.mutants import derivations as mutants
-from secea.audit.mutants import epochs
 from secea.audit.transcripts import FILE, STORIES, told
 
 
@@ -27,7 +27,12 @@ def transcripts(subject: Subject) -> int:
     return cases
 
 
-@claim("record", KEYED, PAILLIER, mutants=(epochs.SPENT_LATE, epochs.EARLIER_EPOCH, epochs.FIRST_NAMES_LATER))
+@claim(
+    "record",
+    KEYED,
+    PAILLIER,
+    mutants=(common.ANY_NUMBERS, epochs.SPENT_LATE, epochs.EARLIER_EPOCH, epochs.FIRST_NAMES_LATER),
+)
 def begins(subject: Subject) -> int:
     """Both forms: at every point of its life a client lets the server begin what is recorded, and nothing else.
 

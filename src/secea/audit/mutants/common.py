@@ -20,6 +20,7 @@ from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.client import PaillierClient
+from secea.party import client
 from secea.party.client import ROWS_BYTES, Client
 from secea.party.phases import Agreement, Begin
 from secea.table import canonical_names
@@ -389,6 +390,15 @@ def _convicts(data: Buffer, sender: int, *more: Any, relayed: bool = False) -> H
         raise
 
 
+def _any_numbers(*_: Any) -> bool:
+    return True
+
+
+ANY_NUMBERS = both(
+    "any-numbers",
+    "A client takes part in unions and rounds that it has had before.",
+    within=((client, "_next", _any_numbers),),
+)
 HELLO_CONVICTS = both(
     "hello-convicts",
     "A hello of another session convicts its author.",

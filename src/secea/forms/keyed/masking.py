@@ -133,7 +133,7 @@ class Masking:
         self.form, self.params, self.session, self.roster = form, params, session, roster
         self.number, self._identity, self._entropy = number, identity, entropy
         self.batch: Batch | None = None
-        self._made: tuple[bytes, Mapping[int, bytes]] = b"", {}  # shares for each member, and the seed that made them
+        self._made: Mapping[int, bytes] = {}  # shares of the batch for each member, until all have come
 
     def enter(self, at: Agreement) -> None:
         """Draw the keys of a batch when it begins."""
@@ -141,7 +141,7 @@ class Masking:
             return
         stream, count = KeyStream(self._entropy(SEED_BYTES)), self.form.batch
         keys, seeds = (tuple(masks.scalars(stream, count)) for _ in range(2))
-        self.batch = Batch(at.round + 1, keys, seeds, self._entropy(SEED_BYTES), at.members)
+        self.batch, self._made = Batch(at.round + 1, keys, seeds, self._entropy(SEED_BYTES), at.members), {}
 
     def check_begin(self, at: Agreement, uploaded: int) -> None:
         """Refuse a sum that must not be opened, with a `ValueError`. `uploaded` is the last q that was sent."""
@@ -205,9 +205,8 @@ class Masking:
     def _shares(self) -> Mapping[int, bytes]:
         """The same, computed once."""
         assert self.batch is not None
-        if self._made[0] != self.batch.seed:
-            self._made = self.batch.seed, self._dealt()
-        return self._made[1]
+        self._made = self._made or self._dealt()
+        return self._made
 
     def _opening(self, at: Agreement) -> bytes:
         """One share for each participant: of its self seed if it is in the sum, of its pair key if it is not."""
@@ -230,7 +229,7 @@ class Masking:
         assert self.batch is not None
         public = {v: got[Kind.BATCH, v] for v in at.members if v != self.number} | {self.number: self._published()}
         shares = {v: got[Kind.SECRETS, v] for v in at.members if v != self.number}
-        shares[self.number], self._made = self._shares()[self.number], (b"", {})
+        shares[self.number], self._made = self._shares()[self.number], {}
         for v, data in shares.items():
             if any(int.from_bytes(data[i : i + 32], "little") >= ORDER for i in range(0, len(data), 32)):
                 raise FaultyPeer(v, "shares its mask keys by numbers that are no scalars")
