@@ -326,7 +326,7 @@ def state(who: Client | Server) -> list[Any]:
     """Everything of a party that a message could change."""
     common = [who.at, counters(who.link), copied(who.part)]
     if isinstance(who, Client):
-        running = who._running.size if who._running else None
+        running = who._running.tags if who._running else None
         return [*common, copy.deepcopy(who.due), running, who._rows]
     sent = {kind: each.sent for kind, each in who._broadcasts.items()}
     return [*common, copy.deepcopy(who.collected), dict(who._hellos), len(who._queue), len(who._held), sent, who.lost]
