@@ -178,12 +178,12 @@ def _since_the_last_answers(self: Naming, at: Agreement) -> None:
 
 SPENT_LATE = Mutant(
     "spent-late",
-    "a union is spent when the means of fewer clients are read, not when they are agreed on",
+    "A union is spent when the means of fewer clients are read, not when they are agreed on.",
     {KEYED: Subject(Overheard(), within=((KeyedClient, "enter", _not_spent), (KeyedClient, "_read", _spent_now)))},
 )
 EARLIER_EPOCH = within(
     "earlier-epoch",
-    "while a list of names waits for answers, the epoch before may begin again",
+    "While a list of names waits for answers, the epoch before may begin again.",
     Naming,
     "check_begin",
     _since_the_last_answers,
@@ -202,7 +202,7 @@ def _any_first_epoch(self: Naming, at: Agreement) -> None:
 
 FIRST_NAMES_LATER = within(
     "first-names-later",
-    "a client whose first list got no answers brings its names in the short lists of later epochs",
+    "A client whose first list got no answers brings its names in the short lists of later epochs.",
     Naming,
     "check_begin",
     _any_first_epoch,

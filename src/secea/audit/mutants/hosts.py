@@ -188,11 +188,11 @@ def _code_where_it_was(roles: Mapping[str, Any], rights: Sequence[str]) -> dict[
 
 COUNTS_WORDS = Mutant(
     "counts-words",
-    "a client that accuses another one often counts as many",
+    "A client that accuses another one often counts as many.",
     {KEYED: Subject(Overheard(), within=((Driver, "_accuse", _accuse_by_words),))},
 )
 ROLES_BRING_CODE = both(
     "roles-bring-code",
-    "roles that may bring code keep that right",
+    "Roles that may bring code keep that right.",
     within=((policy, "without_code", _code_where_it_was),),
 )
