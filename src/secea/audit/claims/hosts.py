@@ -314,7 +314,7 @@ class Framing:
 
 @claim("attack", KEYED, mutants=(mutants.COUNTS_WORDS,))
 def accusations(subject: Subject) -> int:
-    """Form "keyed": T clients cannot have another one thrown out, however often they accuse it.
+    """Keyed: T clients cannot have another one thrown out, however often they accuse it.
 
     Whom more accuse is called no more, since one of them is honest.
     """
