@@ -30,7 +30,7 @@ from secea.steps import oprf, union
 from secea.table import name_bytes
 from secea.testing import Derived, Parties, Recorder, Sealed, Watch, insecure_seeded
 from secea.wire.keys import KEY_BYTES, Opener, Sealer, expand, shared_secret
-from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, Buffer, Header
+from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Buffer, Header
 from secea.wire.randomness import SEED_BYTES
 
 SETS: Final = ("abc", "bcd", "ace", "be")
@@ -306,6 +306,36 @@ def broadcasts(subject: Subject) -> int:
         except Stale:
             raise Objection(f"client 1 takes {kind.lower()} that another client made in the server's name") from None
     return 4
+
+
+@claim("attack", KEYED, mutants=(mutants.SHORT_TAGS,))
+def tags_of_broadcasts(subject: Subject) -> int:
+    """Keyed: every byte of a broadcast's tag counts: with one bit changed, nobody takes the broadcast."""
+    tables, size = made_tables(SETS[:3]), TAG_BYTES
+    for place in range(size):
+        parties, changed = subject.parties(tables, collusion=1), [0]
+
+        def another(
+            sender: int, receiver: int, message: Buffer, place: int = place, parties: Parties = parties,
+            changed: list[int] = changed,
+        ) -> Iterable[Buffer]:  # fmt: skip
+            header = Header.parse(message, sender, parties.session.form.kinds)
+            if receiver != 1 or header.kind.name != Common.DIGEST:
+                return (message,)
+            changed[0] += 1
+            key = parties.server.link.channels[receiver].derive("seal", header.label())
+            tag = bytearray(Opener(key, header).open(header, message))
+            tag[place] ^= 1 << place % 8
+            return (Sealer(key, header).seal(header.chunk, tag),)
+
+        parties.exchange.tap = another
+        try:
+            parties.setup()
+        except ProtocolError:
+            assert changed[0] == 1
+            continue
+        raise Objection(f"client 1 takes a broadcast whose tag differs in byte {place}")
+    return size
 
 
 class Withheld:

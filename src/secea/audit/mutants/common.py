@@ -310,6 +310,16 @@ class Hashless(Client):
         super()._got_digest(opened)
 
 
+class ShortTags(Client):
+    """Compares the first bytes of a broadcast's tag."""
+
+    def _got_digest(self, opened: Opened) -> None:
+        if self._running is not None:
+            said, ours = bytes(opened.payload), self._running.digest()
+            self._running = SimpleNamespace(digest=lambda: ours[:4] + said[4:])  # type: ignore[assignment]
+        super()._got_digest(opened)
+
+
 class Content(Client):
     """Takes a broadcast of fewer rows than the union has."""
 
@@ -323,6 +333,11 @@ class Content(Client):
             self.at = before
 
 
+SHORT_TAGS = Mutant(
+    "short-tags",
+    "A client compares four bytes of a broadcast's tag.",
+    {KEYED: Subject(Overheard(), client=ShortTags)},
+)
 CUT_SHORT = Mutant(
     "means-cut-short",
     "A broadcast may have fewer rows than the union.",
