@@ -210,7 +210,7 @@ def test_a_whole_federation_shows_its_owners_no_more_counts_than_chance(rng: np.
     entities = 300
     world = counts.unlike(BF16, entities, rng)
     tables = [
-        {f"{e}": world.rows[n][e].astype(np.float32) for e in range(entities) if world.owned[n, e]}
+        {f"{e}": world.rows[n][e] for e in range(entities) if world.owned[n, e]}  # float64: means are not rounded
         for n in range(counts.CLIENTS)
     ]
     parties = Parties.of(tables, Overheard(), collusion=1)
@@ -219,11 +219,14 @@ def test_a_whole_federation_shows_its_owners_no_more_counts_than_chance(rng: np.
     part = parties.clients[0].part
     assert isinstance(part, KeyedClient)
     assert part.result is not None
+    assert part.result.matrix is not None
     order = [int(str(name)) for name in part.names]
     table = as_table(tables[0])
     own = np.ldexp(part.tables.encoded(table, part.names).astype(np.float64), -part.numbers.f)
     width = math.ldexp(part.numbers.noise.wide, -part.numbers.f)
-    seen = counts.Seen(part.numbers, 1, own, part.result.means, np.zeros((0, 0), np.int32), [(width, 2)])
+    seen = counts.Seen(
+        part.numbers, 1, own, part.result.matrix.astype(np.float64), np.zeros((0, 0), np.int32), [(width, 2)]
+    )
     made = counts.World(world.owned[:, order], world.rows[:, order])
     rate = counts.best_by_grid(seen, BF16, made)
     said("whole federation, bf16", rounds_1=rate)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from secea.arithmetic.field import M61
+from secea.audit.views import Given
 from secea.errors import SERVER, FaultyPeer, RoundLost
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient, Union
@@ -72,7 +73,7 @@ def test_a_round_needs_a_union_a_table_and_the_unions_members() -> None:
     part.union, part.round = union, None
     with pytest.raises(ValueError, match="not ready for"):
         part.check_begin(at)
-    part.round = replace(table, means=np.zeros((2, 2)))
+    part.round = replace(table, begun=True)
     with pytest.raises(ValueError, match="not ready for"):
         part.check_begin(at)
     part.round = table
@@ -231,7 +232,7 @@ def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: flo
     assert part.round is not None
     values = np.zeros((1, dim), np.int64)
     values[:, : 1 if beyond else dim] = sign * round((65.0 + beyond * part.params.resolution) * 2**part.numbers.f)
-    part.round = replace(part.round, values=values)
+    part.tables = Given(values, part)
     parties.exchange.run("upload", range(2))
     assert part.without_mean == (() if there else ("a",))
     assert parties.clients[1].part.without_mean == ()

@@ -104,8 +104,9 @@ class Ledger:
             assert round_ is not None
             me, secrets = client.number, client.secrets(at)
             _, own_seed = client.masking.seeds(at, union.L, union.pairs)
-            for i, key in zip(union.order, union.keys, strict=True):
-                self.note("key of a row", (me, key.tobytes(), at.round), round_.values[i].tobytes())
+            kept = client._kept(slice(0, len(union.order)))
+            for key, row in zip(union.keys[kept], client._values(kept), strict=True):
+                self.note("key of a row", (me, key.tobytes(), at.round), row.tobytes())
             for chunk, parts in enumerate(original(client, at)):
                 self.note("rho", (me, secrets.key("rho"), chunk), parts[0])
                 if own_seed:
@@ -748,7 +749,7 @@ def secrets_of(client: Client) -> dict[str, list[bytes]]:
     if union is not None:
         memory += [union.part, union.mask_key, union.secret, *union.pairs.values(), *(bytes(key) for key in union.keys)]
     if part.round is not None:
-        memory += [part.round.noise_seed, part.round.values.tobytes()]
+        memory += [part.round.noise_seed, part._values(part._kept(slice(0, len(union.order)))).tobytes()]
     if batch is not None:
         memory += [batch.seed, *batch.shares.values()]
         memory += [scalar.to_bytes(32, "little") for scalar in (*batch.keys, *batch.seeds)]

@@ -33,7 +33,7 @@ from secea.forms.keyed import Keyed
 from secea.forms.keyed.form import TOLERANT
 from secea.params import Params
 from secea.party.client import ROWS_BYTES, Client
-from secea.party.form import ClientDefaults, FormDefaults, Got, Retry
+from secea.party.form import ClientDefaults, FormDefaults, Got, Retry, ServerDefaults
 from secea.party.phases import GREETING, REST, STOPPED, Agreement, Begin, Route, Row, Standing
 from secea.party.server import Server
 from secea.party.session import Session
@@ -138,7 +138,7 @@ class PlainClient(ClientDefaults):
                 return replace(at, context=self.home)
 
 
-class PlainServer:
+class PlainServer(ServerDefaults):
     """It adds what comes, in the open."""
 
     def __init__(self) -> None:
@@ -1628,7 +1628,7 @@ class WordyClient(ClientDefaults):
         return replace(at.bound(at.word), participants=at.members)
 
 
-class WordyServer:
+class WordyServer(ServerDefaults):
     """It lists the members, and tells each who replied that it did."""
 
     def __init__(self) -> None:

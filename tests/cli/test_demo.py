@@ -18,11 +18,12 @@ from secea.cli import main
 from secea.demo import guide
 from secea.demo.data import BORDERS, world
 from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.values import Values
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import oprf
-from secea.table import Name, name_bytes
+from secea.table import name_bytes
 from secea.wire.randomness import SEED_BYTES
 from tiers import slow
 
@@ -127,7 +128,7 @@ class KnownKeys(Overheard):
 
     def client(self, *args: Any, **more: Any) -> KeyedClient:
         class Client(KeyedClient):
-            def _kappa(self, name: Name) -> bytes:
+            def _kappa(self, value: bytes) -> bytes:
                 return b""
 
         return Client(self, *args, **more)
@@ -143,7 +144,7 @@ class KeylessNames(Overheard):
                 if at.phase == "evaluate":
                     inputs = [oprf.input_of(name_bytes(name)) for name in self.names]
                     values = oprf.finalize(inputs, oprf.hash_to_group(inputs))
-                    self.naming.names = replace(self.naming.names, prf=dict(zip(self.names, values, strict=True)))
+                    self.naming.names = replace(self.naming.names, prf=Values.made(self.names, values))
                 return after
 
         return Client(self, *args, **more)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,8 @@ ENOUGH_IN_A_ROW: Final = 8
 """The same for the grid of one row."""
 MOST_LOOKED_AT: Final = 1 << 13
 """Values that are sampled to count different sizes."""
+BLOCK_VALUES: Final = 1 << 17
+"""Values that are looked at together: a megabyte of floats, which stays in a cache."""
 LEAST: Final = float(np.finfo(np.float64).smallest_normal)
 """Smaller numbers count as zero and have no grid. The kernels skip them too."""
 MOST_DECIMALS: Final = 15
@@ -38,17 +41,37 @@ NEAR: Final = 2.0**-7
 """How far float32 may move an integer of 16 bits times a scale, and twice as much, in parts of the scale."""
 
 
-def grid_of(matrix: NDArray[np.float64], dtype: np.dtype[Any]) -> tuple[int, float]:
+def blocks(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """A matrix in stretches of rows, so that what is computed of it takes little memory."""
+    step = max(1, BLOCK_VALUES // max(1, matrix.shape[1]))
+    for start in range(0, len(matrix), step):
+        yield matrix[start : start + step]
+
+
+def grid_of(matrix: NDArray[Any], dtype: np.dtype[Any]) -> tuple[int, float]:
     """How the values were rounded: significant bits below the leading one, and a common step (0 if there is none)."""
     finest = 23 if dtype == np.float32 else 52
-    some = np.abs(matrix.reshape(-1)[:: 1 + matrix.size // MOST_LOOKED_AT])
+    some = np.abs(matrix.flat[:: 1 + matrix.size // MOST_LOOKED_AT].astype(np.float64))
     few = np.unique(some[some >= LEAST])
     if few.size < ENOUGH_DISTINCT:
         return finest, 0.0
-    used, step = ffi.new("int *"), ffi.new("int *")
-    lib.significance(ffi.from_buffer("double[]", matrix), matrix.size, used, step)
-    steps = math.ldexp(1.0, step[0]), _common_step(matrix, few), _decimal_step(matrix, few, finest)
-    return max(COARSEST_BITS, min(finest, used[0])), max(steps)
+    used, step = _significance(matrix)
+    steps = math.ldexp(1.0, step), _common_step(matrix, few), _decimal_step(matrix, few, finest)
+    return max(COARSEST_BITS, min(finest, used)), max(steps)
+
+
+def _exact(matrix: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    return (np.ascontiguousarray(block, np.float64) for block in blocks(matrix))
+
+
+def _significance(matrix: NDArray[Any]) -> tuple[int, int]:
+    """The most significant bits that a value has, and the place of the lowest bit of all."""
+    found = []
+    for block in _exact(matrix):
+        used, step = ffi.new("int *"), ffi.new("int *")
+        lib.significance(ffi.from_buffer("double[]", block), block.size, used, step)
+        found.append((used[0], step[0]))
+    return max(used for used, _ in found), min(step for _, step in found)
 
 
 def grid_of_rows(matrix: NDArray[np.float64], used: int, step: float) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -70,7 +93,7 @@ def grid_of_rows(matrix: NDArray[np.float64], used: int, step: float) -> tuple[N
     return each, np.maximum(np.ldexp(np.where(enough, 1.0, 0.0), np.where(enough, low, 0)), step)
 
 
-def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float:
+def _common_step(matrix: NDArray[Any], few: NDArray[np.float64]) -> float:
     """The scale of numbers that were integers of few bits times a scale (dequantised); 0 if they were not."""
     apart, largest = few - few[0], float(few[-1])
     step = float(np.diff(few, prepend=0.0).min())
@@ -81,20 +104,24 @@ def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float
     for known in (*apart[np.minimum(reach, few.size - 1)].tolist(), largest):
         step = known / max(1, round(known / step))
     with np.errstate(over="ignore", invalid="ignore"):  # beside tiny numbers there may be one that was not looked at
-        levels = matrix / step
-        near = np.abs(levels - np.rint(levels)).max() < NEAR
-    return step if near and np.abs(levels).max() <= MOST_LEVELS + 0.5 else 0.0
+        return step if all(_on_levels(block / step) for block in chain([few], _exact(matrix))) else 0.0
 
 
-def _decimal_step(matrix: NDArray[np.float64], few: NDArray[np.float64], bits: int) -> float:
+def _on_levels(levels: NDArray[np.float64]) -> bool:
+    near = np.abs(levels - np.rint(levels)).max() < NEAR
+    return bool(near and np.abs(levels).max() <= MOST_LEVELS + 0.5)
+
+
+def _decimal_step(matrix: NDArray[Any], few: NDArray[np.float64], bits: int) -> float:
     """10^-d for numbers of at most d decimals that were read into floats of `bits` bits; 0 if there is no such d."""
-    largest = float(np.abs(matrix).max())
+    largest = max(float(matrix.max()), -float(matrix.min()))
     for decimals in range(MOST_DECIMALS + 1):
         levels = 10.0**decimals
         tolerance = largest * levels * 2.0**-bits
         if tolerance > 0.05:  # the floats themselves are not finer
             return 0.0
-        if all(np.abs(x * levels - np.rint(x * levels)).max() <= tolerance for x in (few, matrix)):
+        # The sample first: most tables have no decimals, and it shows that at once.
+        if all(np.abs(x * levels - np.rint(x * levels)).max() <= tolerance for x in chain([few], _exact(matrix))):
             return 1 / levels
     return 0.0
 

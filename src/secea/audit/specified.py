@@ -223,7 +223,7 @@ class Expected:
         labels = [*(b"%d" % b for b in range(-(-n.s // 4))), b"grid", b"names"]
         keys = [expand(identity, "fill of the keyed form", label) for label in labels]
         given = as_table(table, self.d)
-        used, step = grid.grid_of(np.ascontiguousarray(given.matrix, np.float64), given.dtype)
+        used, step = grid.grid_of(given.matrix, given.dtype)
         cap = 2.0 ** (math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS)
         found = {}
         for name, row in table.items():
@@ -333,9 +333,10 @@ def differs(parties: Parties, tables: Sequence[Table | None], record: Record) ->
         return
     R: list[list[oracle.Vector]] = [[] for _ in primes]
     for v in due.members:
-        mine = part_of(parties, v).union
+        part, mine = part_of(parties, v), part_of(parties, v).union
         assert mine is not None
-        if record.rounds[v].values[mine.order].tolist() != [list(row) for _, row in sorted(due.values[v].items())]:
+        encoded = part.tables.encoded(as_table(due.table(v), due.d), part.names)
+        if encoded[mine.order].tolist() != [list(row) for _, row in sorted(due.values[v].items())]:
             yield f"what client {v} encodes"
         if mine.slots.tolist() != sorted(due.values[v]):
             yield f"the slots of client {v}"
@@ -370,17 +371,20 @@ def differs(parties: Parties, tables: Sequence[Table | None], record: Record) ->
     for v in due.U:
         part = part_of(parties, v)
         assert part.result is not None
-        found, there = part.result.means, part.result.there
+        found, there = part.result.matrix, part.result.there
+        assert found is not None
         if set(part.names) != set(due.table(v)) or not there.all():
             yield f"which means client {v} has"
             continue
-        for name, row in zip(part.names, found, strict=True):
+        last_bit = Fraction(2) * Fraction(float(np.finfo(found.dtype).eps))
+        for name, row in zip(part.result.names, found, strict=True):
             G = [due.G(name, b) for b, _ in primes]
             for j, x in enumerate(row.tolist()):
                 at = due.slot[name]
                 row_R, row_G = tuple(R[b][at][j] for b, _ in primes), tuple(G[b][j] for b, _ in primes)
                 exact = oracle.read(row_R, row_G, len(due.began), n, len(due.noisy))
-                if abs(Fraction(x) - exact) > abs(exact) * Fraction(1, 2**50):
+                most = Fraction(n.max_abs)
+                if abs(Fraction(x) - max(-most, min(most, exact))) > abs(exact) * last_bit:
                     yield f"a mean of client {v}"
 
 

@@ -30,8 +30,10 @@ from secea.audit.tiny import NOBODY, Copies, Draws, Summing, small
 from secea.errors import SERVER, RoundLost
 from secea.forms.keyed.client import KeyedClient, Round
 from secea.forms.keyed.form import Kind
+from secea.forms.keyed.tables import Tables
 from secea.party.phases import Agreement
 from secea.steps.means import Secrets
+from secea.table import Table
 from secea.wire.randomness import SEED_BYTES
 
 AT_ONCE: Final = 20_000
@@ -174,9 +176,23 @@ class Stage:
         part, none = self.part(n), (0,) * self.case.dim
         slots = [slot_of(name) for name in part.names]
         numbers = np.array([own.get(slot, none) for slot in slots], np.int64).reshape(len(slots), self.case.dim)
-        part.round = Round(r + 1, numbers, np.array([slot in own for slot in slots], np.bool_))
+        rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int64)
+        part.tables = Given(numbers, part)
+        part.round = Round(r + 1, Table.trusted(part.names, numbers.astype(np.float64)), rows, b"")
         part.enter(self.at(r))
         return part.round
+
+
+class Given(Tables):
+    """Tables whose rows are these integers, without fixed point and fill."""
+
+    def __init__(self, numbers: NDArray[np.int64], part: KeyedClient) -> None:
+        self.__dict__.update(part.tables.__dict__)
+        self.numbers = numbers
+
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """As they are."""
+        return self.numbers[rows]
 
 
 def slot_of(name: object) -> int:

@@ -230,9 +230,7 @@ def _uploaded(pool: Pool, truth: Truth, name: str) -> list[Step]:
         seen = f"{_numbers(sums[slot])}: {_whose(pool)}"
     else:
         seen = f"{_hex(pool.honest_rows(heard)[1][:, slot])}, under its key"
-    result = truth.parts[0].result
-    assert result is not None
-    got = _numbers(result.means[result.names.index(name)])
+    got = _numbers(means_of(pool, 0)[name])
     return [
         Step(name, "upload", _numbers(truth.tables[0][name]), _hex(heard.uploads[0][:, slot, :d]), seen),
         Step(name, "mean", got, "", _mean_of(pool, truth, name)),
@@ -242,9 +240,8 @@ def _uploaded(pool: Pool, truth: Truth, name: str) -> list[Step]:
 def _mean_of(pool: Pool, truth: Truth, name: str) -> str:
     """The mean, if a client in the pool has it."""
     for n in pool.inside:
-        result = truth.parts[n].result
-        if result is not None and name in result.names:
-            return _numbers(result.means[result.names.index(name)])
+        if name in truth.tables[n]:
+            return _numbers(means_of(pool, n)[name])
     return ""
 
 
@@ -378,4 +375,5 @@ def means_of(pool: Pool, n: int) -> dict[str, Floats]:
     """The means that client n reads."""
     part = _keyed(pool.parties.clients[n].part)
     assert part.result is not None
-    return dict(zip(map(str, part.result.names), part.result.means, strict=True))
+    assert part.result.matrix is not None
+    return dict(zip(map(str, part.result.names), part.result.matrix, strict=True))

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from secea.arithmetic.threads import stay_in_this_thread
+from secea.arithmetic.threads import cores, stay_in_this_thread
 from secea.engines.port import Failure, Reply, Task
 from secea.errors import SERVER, FederationError, Stale, party
 from secea.party.client import Client
@@ -119,7 +119,8 @@ class Exchange:
             streams[n] = _all_but_last(streams[n])
         self.here -= lost
         while streams:
-            parts = dict(zip(streams, self._map(self._part, streams.items()), strict=True))
+            some = dict(islice(streams.items(), self._abreast))
+            parts = dict(zip(some, self._map(self._part, some.items()), strict=True))
             with self.clock(SERVER, phase):
                 for n, messages in parts.items():
                     standing = self.clients[n].standing.to_bytes()
@@ -127,12 +128,23 @@ class Exchange:
                         yield n, Reply(list(self.tap(n, SERVER, message)), more=True, standing=standing)
                 on = inboxes()
             self._pass_on(on)
-            streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
+            ended = {n for n, messages in parts.items() if len(messages) < AT_ONCE}
+            streams = {n: stream for n, stream in streams.items() if n not in ended}
         for n in tasks:
             if n in self.here:
                 yield n, Reply([], standing=self.clients[n].standing.to_bytes())
             else:
                 yield n, Failure("it is not there")
+
+    @property
+    def _abreast(self) -> int:
+        """How many clients send at the same time.
+
+        All of them, if the server answers chunk by chunk: then no chunk waits long. Otherwise as many as there are
+        cores, since what a client makes a message of takes memory, and so does a message that is not complete.
+        """
+        form, server = self.server.session.form, self.server
+        return len(self.clients) if form.streamed & set(server.row.answers) else max(2, cores())
 
     def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
         client = self.clients[n]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Any, TypeAlias
 
+from secea.engines import spool
 from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
 from secea.engines.traffic import Account, Cost, Hop, MeteredSession
@@ -145,7 +146,9 @@ class Federation:
         for n, each in identities.items():
             with self._account.timed("keys", n):
                 clients[n] = Client(session, n, each, names.get(n, ()), self._entropy)
+            clients[n].part.copied = spool.copied
         server = Server(session, self._identities[SERVER], self._entropy)
+        server.part.held = spool.held
         exchange = Exchange(server, clients, tap=self._tap, clock=self._clock)
         exchange.losses = losses
         asked = sum(len(own) for n, own in names.items() if not old or old[n] is None)
@@ -291,7 +294,7 @@ class Federation:
                 self.faults.extend(fault for n in given for fault in self.clients[n].part.faults)
         here = exchange.here
         return [
-            like(sources[n], given[n], self.clients[n].part.means_like(given[n])) if n in here else None
+            like(sources[n], given[n], self.clients[n].part.give_means(given[n])) if n in here else None
             for n in range(len(sources))
         ]
 
@@ -350,10 +353,12 @@ class Federation:
             if n == SERVER:
                 saved = exchange.server.save()
                 exchange.server = Server.restore(self.session, self._identities[SERVER], saved, self._entropy)
+                exchange.server.part.held = spool.held
             else:
                 self._check_client(n)
                 saved = self.clients[n].save()
                 self.clients[n] = Client.restore(self.session, self._identities[n], saved, self._entropy)
+                self.clients[n].part.copied = spool.copied
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from secea.engines import spool
 from secea.engines.log import Log
 from secea.engines.port import Order, Reply, Task, refusal
 from secea.engines.store import Store
@@ -72,6 +73,7 @@ class Host:
         self._trained = 0  # the round in which the table was trained
         self._saved = b""
         self.client = self._restored() or Client(session, number, identity, participant.names())
+        self.client.part.copied = spool.copied
 
     # ------------------------------------------------------------------------------------------------------- its state
 

@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from secea.engines import spool
 from secea.engines.files import read_identity, read_session
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
@@ -112,6 +113,8 @@ class Site:
         """The server of this site: restored where it stopped, or a new one."""
         saved = self.store.load("server")
         try:
-            return Server.restore(self.session, self.key, saved) if saved else Server(self.session, self.key)
+            server = Server.restore(self.session, self.key, saved) if saved else Server(self.session, self.key)
         except SnapshotError as error:
             raise SnapshotError(f"{self.state}: {error}") from None
+        server.part.held = spool.held
+        return server

@@ -25,7 +25,7 @@ from secea.errors import (
     SnapshotError,
     party,
 )
-from secea.party.form import ClientPart, Retry
+from secea.party.form import HAD, ClientPart, Retry
 from secea.party.phases import (
     GREETING,
     MOST_AHEAD,
@@ -443,7 +443,8 @@ class Client:
             writers[v] = self.link.signer(label, chunks) if v == ALL else self.link.sealer(label, v, chunks)
         sent: Counter[int] = Counter()
         for receiver, parts in self.part.payloads(kind, receivers, at):
-            yield writers[receiver].seal(sent[receiver], *parts)
+            if parts is not HAD:
+                yield writers[receiver].seal(sent[receiver], *parts)
             sent[receiver] += 1
 
 

@@ -8,13 +8,14 @@ the right length.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from secea.arithmetic.fixedpoint import Floats
 from secea.errors import ProtocolError
 from secea.params import Params
 from secea.party.phases import Agreement, Route, Row, begun
@@ -34,6 +35,10 @@ Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
 
 class Retry(Exception):
     """What was collected gives no result, but another attempt may."""
+
+
+HAD: Final[Sequence[Buffer]] = []
+"""In the place of a chunk that is not sent again."""
 
 
 class ClientPart(Protocol):
@@ -65,8 +70,12 @@ class ClientPart(Protocol):
         """Take the table of a training round. `RoundLost` if that round's values must not be sent again."""
         ...
 
-    def means_like(self, table: Table) -> NDArray[np.floating[Any]]:
+    def means_like(self, table: Table) -> Floats:
         """The means of the last round, in the order and the dtype of a table."""
+        ...
+
+    def give_means(self, table: Table) -> Floats:
+        """The same, for a caller that keeps them: the part may forget them."""
         ...
 
     def checked(self, table: TableLike) -> Table:
@@ -90,6 +99,8 @@ class ClientPart(Protocol):
 
     tick: Callable[[int], None] | None
     """Called with the progress of the long part of a set-up."""
+    copied: Callable[[Floats], Floats]
+    """Makes a client's own copy of a table, in memory or wherever an engine wants it."""
 
     @property
     def trained(self) -> bool:
@@ -133,7 +144,8 @@ class ClientPart(Protocol):
     ) -> Iterator[tuple[int, Sequence[Buffer]]]:
         """The chunks of a message for each receiver, each in parts. `SERVER` and `ALL` may be receivers too.
 
-        The chunks of one receiver come in order. The form decides how receivers take turns.
+        The chunks of one receiver come in order. The form decides how receivers take turns. `HAD` stands
+        for a chunk that its receiver is known to have.
         """
         ...
 
@@ -162,6 +174,7 @@ class ClientDefaults:
     """Defaults for a client's part: nothing extra in its hello, no corrected faults, nothing computed ahead."""
 
     tick: Callable[[int], None] | None = None
+    copied: Callable[[Floats], Floats] = np.array
 
     @property
     def introduction(self) -> bytes:
@@ -183,6 +196,10 @@ class ClientDefaults:
         """None."""
         return []
 
+    def give_means(self: ClientPart, table: Table) -> Floats:
+        """A copy, as for everybody else."""
+        return self.means_like(table)
+
     def prepare(self) -> None:
         """Nothing is computed ahead without messages."""
 
@@ -193,11 +210,19 @@ class ClientDefaults:
         """There is nothing to give back."""
 
 
+class ServerDefaults:
+    """Defaults for a server's part: everything in memory."""
+
+    held: Callable[[], IO[bytes]] = io.BytesIO
+
+
 class ServerPart(Protocol):
     """What the server of a form does in each phase."""
 
     link: Link
     """Its connections. Set before anything else is called."""
+    held: Callable[[], IO[bytes]]
+    """Makes room for a message that counts only when it is whole, in memory or wherever an engine wants it."""
 
     def prepare(self, at: Agreement) -> None:
         """See `ClientPart.prepare`."""

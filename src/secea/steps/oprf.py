@@ -301,6 +301,21 @@ def list_hash(points: Rows) -> bytes:
     return _hashed("list", points.tobytes())[:32]
 
 
+def repeated(points: Rows) -> tuple[int, int] | None:
+    """Holder j: the places of two equal points; None if all are different."""
+    words = np.ascontiguousarray(points).view("<u8")
+    some = np.argsort(words[:, 0], kind="stable")
+    tied = words[some[1:], 0] == words[some[:-1], 0]
+    some = some[np.r_[tied, False] | np.r_[False, tied]]  # chance ties no points, but whoever chooses them can
+    rows = words[some]
+    order = np.lexsort(rows.T)
+    equal = np.flatnonzero((rows[order[1:]] == rows[order[:-1]]).all(axis=1))
+    if not equal.size:
+        return None
+    first = int(equal[0])
+    return int(some[order[first]]), int(some[order[first + 1]])
+
+
 def evaluate(points: Rows, key_share: bytes, holders: Sequence[int], me: int, *, tick: Tick | None = None) -> Rows:
     """Holder j: lambda_j * k_j * B for each point; PointError names the first that is not a valid one (step 3)."""
     return multiply(points, _row(scalar_bytes(part_of_key(key_share, holders, me))), tick=tick)

@@ -24,6 +24,7 @@ Words = NDArray[np.uint64]
 HASHES: Final = 3
 COLUMNS: Final = 3  # weight, weight * tag, weight * check(tag)
 SPARE_CELLS: Final = 900  # in a small table two tags may share all their cells: room that makes it rare
+PEELED_AT_ONCE: Final = 1 << 18  # cells that are looked at together, which takes memory
 MOST_PASSES: Final = 200  # of peeling; unions of a million tags take 14
 
 
@@ -32,7 +33,7 @@ def tags_of(names: Sequence[Name], key: bytes) -> Words:
     return tags_of_keys([name_bytes(name) for name in names], key)
 
 
-def tags_of_keys(keys: Sequence[bytes], key: bytes) -> Words:
+def tags_of_keys(keys: Iterable[bytes], key: bytes) -> Words:
     """Client n: the tag of each entity from the PRF of its name, under a key of the union."""
     hashed = b"".join(hashlib.blake2b(each, digest_size=8, key=key).digest() for each in keys)
     return (np.frombuffer(hashed, "<u8").astype(np.uint64) >> np.uint64(3)) % np.uint64(M61)
@@ -121,21 +122,32 @@ def peel(total: Residues, geometry: Geometry, ring: Ring = RING61) -> Words | No
     found: list[Words] = []
     look: NDArray[np.int64] = np.arange(geometry.cells)
     for _ in range(MOST_PASSES):  # a malformed table could take for ever
-        cells = np.ascontiguousarray(table[:, look])
-        weight, tagged, checked = (np.ascontiguousarray(cells[:, :, column]) for column in range(COLUMNS))
-        tags = ring.multiply(tagged, ring.inverse(weight))[0]
-        pure = (weight[0] != 0) & (ring.multiply(weight, geometry.checks(tags)[None])[0] == checked[0])
-        positions = geometry.positions(tags)
-        pure &= (positions == look[:, None]).any(axis=1)
-        fresh, at = np.unique(tags[pure], return_index=True)
-        if not fresh.size:
+        touched = []
+        for start in range(0, look.size, PEELED_AT_ONCE):
+            fresh, positions = _peeled(table, look[start : start + PEELED_AT_ONCE], geometry, ring)
+            found.append(fresh)
+            touched.append(positions.reshape(-1))
+        look = np.unique(np.concatenate(touched))
+        if not look.size:
             break
-        weights, positions = weight[0][pure][at], positions[pure][at]
-        found.append(fresh)
-        entries = ring.subtract(ring.zeros(fresh.size, COLUMNS), _entries(fresh, weights, geometry, ring))
-        for h in range(HASHES):
-            _scatter(table, positions[:, h], entries, ring)
-        look = np.unique(positions)
     if table.any():
         return None
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *found]))
+
+
+def _peeled(
+    table: Residues, look: NDArray[np.int64], geometry: Geometry, ring: Ring
+) -> tuple[Words, NDArray[np.int64]]:
+    """Take the tags that stand alone in one of these cells out of the table: the tags, and all their cells."""
+    cells = np.ascontiguousarray(table[:, look])
+    weight, tagged, checked = (np.ascontiguousarray(cells[:, :, column]) for column in range(COLUMNS))
+    tags = ring.multiply(tagged, ring.inverse(weight))[0]
+    pure = (weight[0] != 0) & (ring.multiply(weight, geometry.checks(tags)[None])[0] == checked[0])
+    positions = geometry.positions(tags)
+    pure &= (positions == look[:, None]).any(axis=1)
+    fresh, at = np.unique(tags[pure], return_index=True)
+    weights, positions = weight[0][pure][at], positions[pure][at]
+    entries = ring.subtract(ring.zeros(fresh.size, COLUMNS), _entries(fresh, weights, geometry, ring))
+    for h in range(HASHES):
+        _scatter(table, positions[:, h], entries, ring)
+    return fresh, positions

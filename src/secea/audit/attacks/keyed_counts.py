@@ -202,7 +202,8 @@ class Owners:
             names = [self.names[e] for e in own]
             part.naming.names = replace(part.naming.names, own=tuple(names))
             table = Table([*names, *(f"beside {i}" for i in range(len(more)))], matrix)
-            out[n, own] = part.tables.encoded_rows(table, np.arange(own.size), part.names)
+            part.tables.look_at(table)
+            out[n, own] = part.tables.encoded_rows(table, np.arange(own.size), part.tables.hashed(part.names))
         return out
 
 

@@ -302,7 +302,8 @@ def noise_of_means(subject: Subject) -> int:
         encoded = [part.tables.encoded(as_table(table), part.names) for part, table in zip(parts, tables, strict=True)]
         result = parts[0].result
         assert result is not None
-        off = np.ldexp(result.means, n.f) - np.sum(encoded, axis=0) / N
+        assert result.matrix is not None
+        off = np.ldexp(result.matrix, n.f) - np.sum(encoded, axis=0) / N
         span = spec.wide_number(params.resolution, n.f, noisy)
         kolmogorov(f"N={N}, T={T}: noise in resolutions", law_of_sum(off.reshape(-1) / span + noisy / 2, noisy))
         cases += off.size

@@ -22,7 +22,6 @@ FORGOTTEN: Final = frozenset(
         "naming.names.lists",  # the server sends lists again, and marks say which
         "naming.names.blinding",  # made again from its seed
         "naming._predecessor",  # the part of the session before has a life of its own
-        "released.values", "released.hashed",  # compared by what they say of equal values
     }
 )  # fmt: skip
 """What does not survive, by its place in the client's part."""
@@ -54,7 +53,6 @@ def _restarted(parties: Parties, n: int, when: str) -> int:
     part = parties.clients[n].part
     assert isinstance(part, KeyedClient)
     before, number = _state(part), parties.clients[n].at.numbers
-    values = None if part.released.values is None else part.released.values.copy()
     parties.restart(n)
     again = parties.clients[n].part
     assert isinstance(again, KeyedClient)
@@ -62,8 +60,6 @@ def _restarted(parties: Parties, n: int, when: str) -> int:
     for place in before.keys() | after.keys():
         if before.get(place) != after.get(place):
             raise Objection(f"a client that restarts {when} forgets {place}")
-    if values is not None and (again.released.same(values + 1) or not again.released.same(values)):
-        raise Objection(f"a client that restarts {when} forgets what it uploaded")
     if parties.clients[n].at.numbers != number:
         raise Objection(f"a client that restarts {when} forgets which rounds and unions there were")
     if again.union is not None or again.masking.batch is not None or again.uploaded:

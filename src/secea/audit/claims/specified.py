@@ -18,6 +18,7 @@ from secea.audit.standing import standing_in
 from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
+from secea.forms.keyed.values import Values
 from secea.table import Name
 
 
@@ -116,7 +117,7 @@ def tables_as_specified(subject: Subject) -> int:
         assert isinstance(part, KeyedClient)
         assert part.union is not None
         F: dict[Name, bytes] = {f"{i}": hashlib.sha256(b"%d" % i).digest() for i in range(size)}
-        part.naming.names = replace(part.naming.names, own=tuple(F), prf=F)
+        part.naming.names = replace(part.naming.names, own=tuple(F), prf=Values.made(tuple(F), list(F.values())))
         at = replace(parties.clients[1].at, phase="table", context=part.union.context)
         sent = b"".join(bytes(each) for _, parts in part.payloads(Kind.TABLE, (SERVER,), at) for each in parts)
         if sent != lookup_table(part, at, F):

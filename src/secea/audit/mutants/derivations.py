@@ -25,6 +25,7 @@ from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.shared import RoundSecrets
 from secea.forms.keyed.tables import Tables
+from secea.forms.keyed.values import each
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
@@ -334,7 +335,7 @@ class SessionTags(KeyedClient):
     """Tags are keyed by the public hash of the session."""
 
     def _tags(self) -> Words:
-        return tags_of_keys([self.naming.names.prf[name] for name in self.names], expand(self.session, "tags"))
+        return tags_of_keys(each(self.naming.names.prf.of(self.names)), expand(self.session, "tags"))
 
 
 class OneBroadcastKey(WatchedLink):

@@ -21,6 +21,7 @@ from secea.forms.keyed.masking import Masking, statement
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.opening import Opening
 from secea.forms.keyed.shared import RoundSecrets
+from secea.forms.keyed.values import each
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import Got
@@ -110,7 +111,8 @@ class ListFree(KeyedClient):
         L = digest(b"L", at.context, digest(b"L of a secret", self.union.secret))
         key = expand(self.union.secret, "rows", L)
         keys = b"".join(
-            hashlib.blake2b(self._kappa(self.names[i]), digest_size=32, key=key).digest() for i in self.union.order
+            hashlib.blake2b(self._kappa(value), digest_size=32, key=key).digest()
+            for value in each(self.naming.names.prf.of(self.names)[self.union.order])
         )
         self.union = replace(self.union, L=L, keys=np.frombuffer(keys, np.uint8).reshape(-1, 32))
         return after
@@ -261,7 +263,7 @@ class Untrained(KeyedClient):
         """As if it had not begun."""
         before = self.round
         if before is not None:
-            self.round = replace(before, means=None)
+            self.round = replace(before, begun=False)
         try:
             super().check_begin(at)
         finally:

@@ -22,12 +22,13 @@ from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.shared import RoundSecrets
 from secea.forms.keyed.tables import Tables
+from secea.forms.keyed.values import Values
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps import oprf
 from secea.steps.means import Secrets, right
-from secea.table import Name, Table, name_bytes
+from secea.table import Table, name_bytes
 from secea.wire.keys import Identity
 from secea.wire.messages import Buffer
 
@@ -116,7 +117,7 @@ SAME_MASKS = mutant(
 class KnownKeys(KeyedClient):
     """The key of a row is one that every client can make."""
 
-    def _kappa(self, name: Name) -> bytes:
+    def _kappa(self, value: bytes) -> bytes:
         return b""
 
 
@@ -129,7 +130,7 @@ class KeylessNames(KeyedClient):
         if at.phase == "evaluate":
             inputs = [oprf.input_of(name_bytes(name)) for name in self.names]
             values = oprf.finalize(inputs, oprf.hash_to_group(inputs))
-            self.naming.names = replace(self.naming.names, prf=dict(zip(self.names, values, strict=True)))
+            self.naming.names = replace(self.naming.names, prf=Values.made(self.names, values))
         return after
 
 
@@ -216,9 +217,8 @@ NO_H = mutant("no-h", "The check columns of noise have no pads.", checking(NoH))
 class Unfilled(Tables):
     """No fill."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Only fixed point."""
-        super().encoded_rows(table, rows, names)
         return np.asarray(np.rint(np.ldexp(table.matrix[rows].astype(np.float64), self._numbers.f)), np.int64)
 
 
@@ -226,40 +226,38 @@ class OtherGrid(Tables):
     """All rows have one grid, whatever they are."""
 
     def gridded(
-        self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...], used: int, step: float
+        self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64], used: int, step: float
     ) -> NDArray[np.int64]:
         """Rows with this grid."""
         n, exact = self._numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
         grids = np.full(len(rows), used, np.int32), np.full(len(rows), step)
-        return streams.encode(exact, self.hashed(names), self.fill[:-1], n.f, n.s, n.w, *grids, n.cap)
+        return streams.encode(exact, entities, self.fill[:-1], n.f, n.s, n.w, *grids, n.cap)
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """That of the table, so that one fine number narrows the fill of all."""
-        super().encoded_rows(table, rows, names)
         assert self.grid is not None
-        return self.gridded(table, rows, names, *self.grid)
+        return self.gridded(table, rows, entities, *self.grid)
 
 
 class NextPower(OtherGrid):
     """A step that is no power of two has a fill as wide as the next one, which does not cover it evenly."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """With that grid."""
-        Tables.encoded_rows(self, table, rows, names)
         assert self.grid is not None
         used, step = self.grid
-        return self.gridded(table, rows, names, used, 2.0 ** math.ceil(math.log2(step)) if step else 0.0)
+        return self.gridded(table, rows, entities, used, 2.0 ** math.ceil(math.log2(step)) if step else 0.0)
 
 
 class Scaled(OtherGrid):
     """In a table with a finer grid the fill of a row is half of what it was, and not another draw."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Half of it, if the table is finer than these rows."""
-        exact, whole = np.asarray(table.matrix, np.float64), Tables.encoded_rows(self, table, rows, names)
-        if grid.grid_of(exact, table.dtype) == grid.grid_of(exact[rows], table.dtype):
+        whole = Tables.encoded_rows(self, table, rows, entities)
+        if grid.grid_of(table.matrix, table.dtype) == grid.grid_of(table.matrix[rows], table.dtype):
             return whole
-        bare = self.gridded(table, rows, names, MOST_BITS, 0.0)
+        bare = self.gridded(table, rows, entities, MOST_BITS, 0.0)
         return np.asarray(bare + ((whole - bare) >> 1), np.int64)
 
 

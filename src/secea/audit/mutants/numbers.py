@@ -27,7 +27,7 @@ from secea.forms.paillier.numbers import Numbers as PaperNumbers
 from secea.params import Params
 from secea.party.phases import Agreement
 from secea.steps import masks
-from secea.table import Name, Table
+from secea.table import Table
 from secea.wire.randomness import KeyStream
 
 Words = NDArray[np.uint64]
@@ -39,10 +39,9 @@ Words = NDArray[np.uint64]
 class Floored(OtherGrid):
     """Everything below 1/8 of the resolution is filled, whatever the grid."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: Words) -> NDArray[np.int64]:
         """With a grid of at least that."""
-        Tables.encoded_rows(self, table, rows, names)
-        return self.gridded(table, rows, names, MOST_BITS, floor_of(self._params))
+        return self.gridded(table, rows, entities, MOST_BITS, floor_of(self._params))
 
 
 def floor_of(params: Params) -> float:
@@ -53,26 +52,25 @@ def floor_of(params: Params) -> float:
 class Forgetful(Tables):
     """The grid of an earlier table is forgotten."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
-        """With this table's own grid."""
+    def look_at(self, table: Table) -> None:
+        """Find this table's own grid."""
         self.grid = None
-        return super().encoded_rows(table, rows, names)
+        super().look_at(table)
 
 
 class Redrawn(OtherGrid):
     """The number that fills the grid is made otherwise."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: Words) -> NDArray[np.int64]:
         """The same words, and `filled` of them."""
-        Tables.encoded_rows(self, table, rows, names)
         assert self.grid is not None
         n, own = self._numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
         units = np.floor(np.ldexp(grids_of(own, *grid.grid_of_rows(own, *self.grid), n.cap), n.f))
         blocks = np.empty((*own.shape, 2), "<u8")
-        blocks[:, :, 0] = self.hashed(names)[:, None] + np.arange(own.shape[1], dtype=np.uint64)
+        blocks[:, :, 0] = entities[:, None] + np.arange(own.shape[1], dtype=np.uint64)
         blocks[:, :, 1] = (own + 0.0).view(np.uint64)
         words = [_fields(key, blocks) for key in self.fill[:-1]]
-        bare = self.gridded(table, rows, names, MOST_BITS, 0.0)
+        bare = self.gridded(table, rows, entities, MOST_BITS, 0.0)
         return np.asarray(bare + self.filled(np.where(units > n.w, units, 0.0), words), np.int64)
 
     def filled(self, units: NDArray[np.float64], words: Sequence[Words]) -> NDArray[np.int64]:

@@ -34,7 +34,7 @@ class OlderRounds(KeyedClient):
 class AnyValues(Released):
     """Takes all values for those that went out."""
 
-    def same(self, values: object) -> bool:
+    def same(self, hashed: bytes) -> bool:
         """They are."""
         return True
 
@@ -45,7 +45,7 @@ class OtherValues(KeyedClient):
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """Whatever they are."""
         out = self.released
-        self.released = AnyValues(out.round, out.members, out.names, out.values)
+        self.released = AnyValues(out.round, out.members, out.names, out.hashed)
         super().contribute(table, round, at)
 
 

@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,9 @@ from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Result, Tables
+from secea.forms.keyed.values import each
 from secea.params import Params
-from secea.party.form import ClientDefaults, Got
+from secea.party.form import HAD, ClientDefaults, Got
 from secea.party.phases import UNKNOWN, Agreement
 from secea.party.session import Session
 from secea.steps import masks, means, union
@@ -77,15 +79,19 @@ class Round:
 
     number: int
     """The number of the training round."""
-    values: NDArray[np.int64] = field(repr=False)
-    """Encoded rows, in the order of the names."""
-    kept: NDArray[np.bool_] = field(repr=False)
-    """Which of the names are in the table. Names that it gave up lately have no row."""
+    table: Table = field(repr=False)
+    """The client's own copy of its table. Means take the place of its rows as they arrive."""
+    rows: NDArray[np.int64] = field(repr=False)
+    """The row of each of its names; -1 for those that it gave up lately, which have none."""
+    hashed: bytes
+    """What tells these values from others."""
     noise_seed: bytes = field(default=b"", repr=False)
-    means: NDArray[np.float64] | None = field(default=None, repr=False)
-    """The means as they arrive, in the order of the names."""
+    begun: bool = False
+    """Whether the upload has begun: a second one needs another table."""
+    read: int = 0
+    """Chunks of means that have come. Rows of their slots are means now, and go out no more."""
     found: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
-    """Which of them there are."""
+    """Which rows of the table are means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +104,12 @@ class Released:
     round: int = 0
     members: tuple[int, ...] = ()
     names: tuple[Name, ...] = field(default=(), repr=False)
-    values: NDArray[np.int64] | None = field(default=None, repr=False)
     hashed: bytes = b""
-    """The hash of the values, in a restarted client."""
+    """What tells its values from others."""
 
-    def same(self, values: NDArray[np.int64]) -> bool:
+    def same(self, hashed: bytes) -> bool:
         """Whether these are the values that went out."""
-        if self.values is None:
-            return hmac.compare_digest(self.hashed, _hash(values))
-        return np.array_equal(values, self.values)
+        return hmac.compare_digest(self.hashed, hashed)
 
 
 class KeyedClient(ClientDefaults):
@@ -182,7 +185,7 @@ class KeyedClient(ClientDefaults):
         """The entities without a mean in the last round, or without keys so far. Only this client knows them."""
         if self.result is None:
             return ()
-        had = {name for name, there in zip(self.result.names, self.result.there, strict=True) if there}
+        had = set(compress(self.result.names, self.result.there.tolist()))
         return tuple(name for name in self.next_names if name not in had)
 
     def checked(self, table: TableLike) -> Table:
@@ -192,21 +195,22 @@ class KeyedClient(ClientDefaults):
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """Take the table of a training round. It is uploaded when the server says so."""
         assert self.union is not None
-        given, out = self.checked(table), self.released
-        there = set(given.names)
-        kept = np.array([name in there for name in self.names], np.bool_)
-        names = tuple(name for name in self.names if name in there)
-        other = self.params.dropouts or (at.members, names) != (out.members, out.names)
+        given, out, tables = self.checked(table), self.released, self.tables
+        rows = tables.where(given, self.names)
+        other = self.params.dropouts or (at.members, self._contributed(rows)) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
-        values = self.tables.encoded(given, names)
-        if len(names) < len(self.names):
-            some, values = values, np.zeros((len(self.names), self.params.dim), np.int64)
-            values[kept] = some
-        if round == out.round and not out.same(values):
+        mine = Table.trusted(tuple(given.names), self.copied(given.matrix))
+        tables.look_at(mine)
+        hashed = tables.fingerprint(mine, rows, round)
+        if round == out.round and not out.same(hashed):
             raise RoundLost(f"round {round} is lost: other values than these were trained in it, and went out")
-        self.round, self.result = Round(round, values, kept), None
+        self.round, self.result = Round(round, mine, rows, hashed), None
         self._say(at)
+
+    def _contributed(self, rows: NDArray[np.int64]) -> tuple[Name, ...]:
+        """The names that have rows in a table."""
+        return tuple(compress(self.names, (rows >= 0).tolist())) if rows.size and rows.min() < 0 else self.names
 
     @property
     def trained(self) -> bool:
@@ -216,24 +220,33 @@ class KeyedClient(ClientDefaults):
     @property
     def has_means(self) -> bool:
         """Whether the last round gave means."""
-        return self.result is not None
+        return self.result is not None and self.result.matrix is not None
 
     def means_like(self, table: Table) -> Floats:
         """The means of the last round, in the order and dtype of a table; own rows for entities without a mean."""
-        if self.result is None:
+        if self.result is None or self.result.matrix is None:
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
         return self.tables.like(table, self.result)
+
+    def give_means(self, table: Table) -> Floats:
+        """The same, without a copy where the table is the one that it contributed. It does not keep them."""
+        result = self.result
+        same = result is not None and (result.names, result.matrix is None) == (tuple(table.names), False)
+        means = result.matrix if result and same else self.means_like(table)
+        assert result is not None
+        assert means is not None
+        self.result = replace(result, matrix=None)
+        return means.astype(table.dtype, copy=False)
 
     # ------------------------------------------------------------------------------------------------------- restarts
 
     def plain(self) -> dict[str, Any]:
         """What must survive a restart. Mask keys, noise and the union are not saved: they are for one life only."""
         out = self.released
-        hashed = out.hashed if out.values is None else _hash(out.values)
-        result = self.result and (self.result.names, self.result.means, self.result.there)
+        result = (self.result.names, self.result.matrix, self.result.there) if self.result and self.has_means else None
         return {
             "naming": self.naming.plain(), "grid": self.tables.grid, "result": result,
-            "released": (out.round, out.members, out.names, hashed),
+            "released": (out.round, out.members, out.names, out.hashed),
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
@@ -241,8 +254,7 @@ class KeyedClient(ClientDefaults):
         self.naming.restore(plain["naming"])
         self.tables.grid = plain["grid"]
         self.result = Result(*plain["result"]) if plain["result"] else None
-        number, members, names, hashed = plain["released"]
-        self.released = Released(number, members, names, hashed=hashed)
+        self.released = Released(*plain["released"])
 
     # -------------------------------------------------------------------------------------------------- announcements
 
@@ -268,7 +280,7 @@ class KeyedClient(ClientDefaults):
             raise ValueError(f"announces round {at.round} of a session for {params.rounds}: begin a new session")
         self.naming.check_begin(at)
         if at.phase == form.round_phase:
-            if self.union is None or self.round is None or self.round.means is not None:
+            if self.union is None or self.round is None or self.round.begun:
                 raise ValueError("announces a round that we are not ready for")
             if at.size == UNKNOWN or set(at.members) != {self.number, *self.union.pairs} or self.union.spent:
                 raise ValueError("announces a round of another union than ours, or with other members than it has")
@@ -300,11 +312,10 @@ class KeyedClient(ClientDefaults):
             assert self.round is not None
             assert self.union is not None
             noisy = self.number in self.form.noise_clients(self.params, at)
-            seed = self._entropy(SEED_BYTES) if noisy else b""
-            rows, found = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
-            self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
-            names = tuple(name for name, kept in zip(self.names, self.round.kept, strict=True) if kept)
-            self.released = Released(self.round.number, at.members, names, self.round.values)
+            seed, found = self._entropy(SEED_BYTES) if noisy else b"", np.zeros(len(self.round.table), np.bool_)
+            self.round = replace(self.round, noise_seed=seed, begun=True, found=found)
+            names = self._contributed(self.round.rows)
+            self.released = Released(self.round.number, at.members, names, self.round.hashed)
         elif at.phase == "agree":
             assert self.union is not None
             self.union = replace(self.union, spent=at.members != at.participants)
@@ -332,7 +343,7 @@ class KeyedClient(ClientDefaults):
         """The tags of its names under the union's secret."""
         assert self.union is not None
         key = expand(self.union.secret, "tags", self.union.context)
-        return union.tags_of_keys([self.naming.names.prf[name] for name in self.names], key)
+        return union.tags_of_keys(each(self.naming.names.prf.of(self.names)), key)
 
     def _table(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """The masked lookup table. Its masks are bound to the union's secret: another secret gives other masks."""
@@ -366,7 +377,8 @@ class KeyedClient(ClientDefaults):
         L = digest(b"L", at.context, tags.astype("<u8").tobytes(), digest(b"L of a secret", secret))
         row_key = expand(secret, "rows", L)
         keys = b"".join(
-            hashlib.blake2b(self._kappa(self.names[i]), digest_size=32, key=row_key).digest() for i in order
+            hashlib.blake2b(self._kappa(value), digest_size=32, key=row_key).digest()
+            for value in each(self.naming.names.prf.of(self.names)[order])
         )
         self.union = replace(
             self.union, L=L, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
@@ -374,11 +386,9 @@ class KeyedClient(ClientDefaults):
         )  # fmt: skip
         return replace(at, size=int(tags.size))
 
-    def _kappa(self, name: Name) -> bytes:
-        """The key of an entity, known to everybody who has its name and asked for it."""
-        return hashlib.blake2b(
-            self.naming.names.prf[name], digest_size=32, key=self.session, person=b"secea entity"
-        ).digest()
+    def _kappa(self, value: bytes) -> bytes:
+        """The key of an entity from the PRF value of its name. Everybody who asked for the name has it."""
+        return hashlib.blake2b(value, digest_size=32, key=self.session, person=b"secea entity").digest()
 
     # ----------------------------------------------------------------------------------------------------- rounds
 
@@ -409,8 +419,15 @@ class KeyedClient(ClientDefaults):
         """Which of its entities in a stretch are in its table."""
         assert self.round is not None
         assert self.union is not None
-        kept: NDArray[np.int64] = own.start + np.flatnonzero(self.round.kept[self.union.order[own]])
+        kept: NDArray[np.int64] = own.start + np.flatnonzero(self.round.rows[self.union.order[own]] >= 0)
         return kept
+
+    def _values(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The encoded rows of some of its own entities."""
+        assert self.round is not None
+        assert self.union is not None
+        names = self.union.order[own]
+        return self.tables.encoded_rows(self.round.table, self.round.rows[names], self.tables.hashed(self.names)[names])
 
     def _under_keys(self, own: slice | NDArray[np.int64], at: Agreement) -> Residues:
         """G of some of its own entities."""
@@ -427,11 +444,14 @@ class KeyedClient(ClientDefaults):
         noisy = form.noise_clients(params, at)
         layout = form.layout(Kind.UPLOAD, params, at, self.number)
         for chunk in range(layout.chunks):
+            if chunk < self.round.read:  # the server has it, or there would be no means of it
+                yield HAD
+                continue
             span = layout.span(chunk)
             count, own = span.stop - span.start, self._kept(self._own(span))
             shared = drawn.of(chunk, count, ())
             y = self._under_keys(own, at)
-            streams.add_scaled(ring, y, self.round.values[self.union.order[own]], n.C)
+            streams.add_scaled(ring, y, self._values(own), n.C)
             rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
             self._mask(rows, seeds, own_seed, chunk)
             if self.number not in noisy:
@@ -454,7 +474,7 @@ class KeyedClient(ClientDefaults):
         assert kind is Kind.MEANS
         assert self.round is not None
         assert self.union is not None
-        assert self.round.means is not None
+        assert self.round.begun
         n, params, form = self.numbers, self.params, self.form
         layout: Layout = form.layout(kind, params, at, SERVER)
         span, ring = layout.span(chunk), n.ring
@@ -483,15 +503,19 @@ class KeyedClient(ClientDefaults):
         found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
         inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
-        self.round.means[order] = found
-        self.round.found[order] = inside & ~empty[slots]  # only an owner notices a missing mean, and it tells nobody
+        # Only an owner notices a missing mean, and it tells nobody: its own row stays.
+        self.round = replace(self.round, read=chunk + 1)
+        places = self.round.rows[order]
+        there = inside & ~empty[slots] & (places >= 0)
+        self.round.table.matrix[places[there]] = self.tables.written(found[there], self.round.table.dtype)
+        self.round.found[places[there]] = True
 
     def _read(self, at: Agreement) -> Agreement:
         """Accept the means, after all chunks were checked."""
         assert self.round is not None
         assert self.union is not None
-        assert self.round.means is not None
-        self.result, self.round = Result(self.names, self.round.means, self.round.found), None
+        table = self.round.table
+        self.result, self.round = Result(tuple(table.names), table.matrix, self.round.found), None
         return replace(at, context=self.union.context)
 
     # ------------------------------------------------------------------------------------------------------ phases
@@ -538,7 +562,3 @@ class KeyedClient(ClientDefaults):
                 return self.masking.finish(at, got)
             case _:
                 return self.naming.finish(at, got)
-
-
-def _hash(values: NDArray[np.int64]) -> bytes:
-    return hashlib.sha256(values.tobytes()).digest()

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from secea.arithmetic.ristretto import Tick, valid
 from secea.errors import SERVER, CallError, FaultyPeer, ProtocolError, TableError, party
 from secea.forms.keyed.form import Keyed, Kind
+from secea.forms.keyed.values import Values
 from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
@@ -57,7 +58,7 @@ class Names:
     own: tuple[Name, ...] = field(repr=False)
     coming: tuple[Name, ...] | None = field(default=None, repr=False)
     """The names from the next epoch of names on, if they change."""
-    prf: Mapping[Name, bytes] = field(default_factory=dict, repr=False)
+    prf: Values = field(default_factory=Values, repr=False)
     number: int = 0
     """The last epoch of names that was finished."""
     asked: int = 0
@@ -179,7 +180,8 @@ class Naming:
         if old.successor not in (b"", self.session):
             raise CallError(f"{party(self.number)} has handed over the key of its names to another session")
         wanted, prf = self.next_names, old.names.prf
-        known = tuple(name for name in wanted if name in prf)
+        there = set(prf)
+        known = tuple(name for name in wanted if name in there)
         self._check_room(len(wanted) - len(known), 2)
         self.past, self._predecessor = old.key.share, old
         self.names = Names(known, None if known == wanted else wanted, prf)
@@ -196,7 +198,7 @@ class Naming:
         names = self.names
         return {
             "joint": self.key.joint, "share": self.key.share, "own": names.own, "coming": names.coming,
-            "known": tuple(names.prf), "prf": b"".join(names.prf.values()), "number": names.number,
+            "known": names.prf.names, "prf": names.prf.rows.tobytes(), "number": names.number,
             "asked": names.asked, "listed": names.listed, "seed": names.seed, "fresh": names.fresh,
             "marks": dict(names.marks), "past": self.past, "successor": self.successor,
         }  # fmt: skip
@@ -205,8 +207,7 @@ class Naming:
         """Load a saved state. A list is made again from its seed when its epoch begins again, with the same bytes."""
         self.key = Key(joint=plain["joint"], share=plain["share"])
         self.past, self.successor = plain["past"], plain["successor"]
-        width, values = oprf.OUTPUT_BYTES, plain["prf"]
-        prf = {name: values[i * width : (i + 1) * width] for i, name in enumerate(plain["known"])}
+        prf = Values.made(plain["known"], plain["prf"])
         self.names = Names(
             plain["own"], plain["coming"], prf, plain["number"], plain["asked"], plain["seed"], fresh=plain["fresh"],
             marks=dict(plain["marks"]), listed=plain["listed"],
@@ -317,11 +318,12 @@ class Naming:
             again = self._blinded(self.names.fresh, at.names, self.names.seed)
             self.names = replace(self.names, asked=at.names, blinding=again)
             return
-        wanted, prf, seed = self.next_names, self.names.prf, self._entropy(SEED_BYTES)
+        wanted, there, seed = self.next_names, set(self.names.prf), self._entropy(SEED_BYTES)
         room = self.form.list_size(self.params, at.names)
-        fresh = tuple(name for name in wanted if name not in prf)[:room]  # the rest waits for the next epoch
-        asked = {*prf, *fresh}
-        own = tuple(name for name in wanted if name in asked)
+        fresh = tuple(name for name in wanted if name not in there)[:room]  # the rest waits for the next epoch
+        there |= set(fresh)
+        own = tuple(name for name in wanted if name in there)
+        fresh = own if fresh == own else fresh  # one of them is enough in memory
         blinding = self._blinded(fresh, at.names, seed)
         self.names = replace(
             self.names,
@@ -395,13 +397,14 @@ class Naming:
 
     def _check_apart(self, lists: Mapping[int, NDArray[np.uint8]]) -> None:
         """Check that no point is in two lists, or twice in one. So nobody can have another client's names answered."""
-        owner: dict[bytes, int] = {}
-        for v, points in lists.items():
-            for point in map(bytes, points):
-                if owner.setdefault(point, v) != v:
-                    raise ProtocolError((v, owner[point]), "lists have a blinded name in common")
-            if len({bytes(point) for point in points}) != len(points):
-                raise FaultyPeer(v, "lists a blinded name twice")
+        pair = oprf.repeated(np.concatenate([np.zeros((0, 32), np.uint8), *lists.values()]))
+        if pair is None:
+            return
+        owners = np.repeat(list(lists), [len(points) for points in lists.values()])
+        one, other = (int(owners[place]) for place in pair)
+        if one == other:
+            raise FaultyPeer(one, "lists a blinded name twice")
+        raise ProtocolError((one, other), "lists have a blinded name in common")
 
     def _evaluated(self, points: NDArray[np.uint8], at: Agreement) -> NDArray[np.uint8]:
         return oprf.evaluate(points, self.key.share, self.form.holders(self.params, at), self.number, tick=self.tick)
@@ -419,9 +422,16 @@ class Naming:
             found = self._unblinded(answers)
         except oprf.WrongAnswer as wrong:
             raise ProtocolError(wrong.holders or (*holders, SERVER), "answered our blinded names wrongly") from None
-        prf = dict(self.names.prf) | dict(zip(self.names.fresh, found, strict=True))
-        self.names = replace(self.names, prf=prf, number=at.names, lists={}, blinding=None)
+        self.names = replace(self.names, prf=self._answered(found), number=at.names, lists={}, blinding=None)
         return replace(at, named=at.names)
+
+    def _answered(self, found: Sequence[bytes]) -> Values:
+        """What it knows with the values of its new names. An epoch may be answered twice."""
+        there = set(self.names.prf)
+        fresh = [i for i, name in enumerate(self.names.fresh) if name not in there]
+        if len(fresh) == len(self.names.fresh):
+            return self.names.prf.plus(self.names.fresh, found)
+        return self.names.prf.plus([self.names.fresh[i] for i in fresh], [found[i] for i in fresh])
 
     def _unblinded(self, answers: Mapping[int, NDArray[np.uint8]]) -> list[bytes]:
         """The PRF values of the names in our list, from the answers of all holders."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.opening import Opening, unmasked
 from secea.params import Params
-from secea.party.form import Got, Retry
+from secea.party.form import Got, Retry, ServerDefaults
 from secea.party.phases import Agreement
 from secea.steps import means, oprf, union
 from secea.wire.link import Link
@@ -35,7 +36,7 @@ class _Chunk:
     seeds: dict[int, bytes] = field(default_factory=dict, repr=False)
 
 
-class KeyedServer:
+class KeyedServer(ServerDefaults):
     """The server's part."""
 
     link: Link
@@ -50,7 +51,7 @@ class KeyedServer:
         self._chunks: dict[int, _Chunk] = {}
         self._divided = 0
         self.opening = Opening(form, params, session)
-        self._parts: dict[int, list[bytes]] = {}  # with drop-outs: of uploads that are not complete
+        self._parts: dict[int, IO[bytes]] = {}  # with drop-outs: uploads that are not complete
         self._over: list[tuple[bytes, int]] = []  # the masks on the sum
         self._votes = b""
         self.renamed = False
@@ -71,6 +72,8 @@ class KeyedServer:
         if at.phase not in ("agree", "open"):
             self._table, self._chunks, self._divided = None, {}, 0
             self._parts, self._over = {}, []
+        if at.phase not in ("confirm", "evaluate"):
+            self._lists = {}  # they are large, and have been answered
         if at.phase == self.form.prepare_phase:
             self.opening.forget()  # as clients do
 
@@ -90,11 +93,16 @@ class KeyedServer:
             self._add(sender, chunk, payload, at)
             return
         self._rows(sender, chunk, payload, at)  # refused before anything of it is kept, or in the sum
-        parts = self._parts.setdefault(sender, [])
-        parts.append(bytes(payload))
-        if len(parts) == self.form.layout(kind, self.params, at, sender).chunks:  # only whole uploads are in the sum
-            for number, whole in enumerate(self._parts.pop(sender)):
-                self._add(sender, number, memoryview(whole), at)
+        if sender not in self._parts:
+            self._parts[sender] = self.held()
+        parts, layout = self._parts[sender], self.form.layout(kind, self.params, at, sender)
+        parts.write(payload)
+        if chunk + 1 < layout.chunks:
+            return
+        parts.seek(0)  # only whole uploads are in the sum
+        for number in range(layout.chunks):
+            self._add(sender, number, memoryview(parts.read(layout.payload_bytes(number))), at)
+        self._parts.pop(sender).close()
 
     def _rows(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> tuple[Residues, Residues | None]:
         """The rows of a chunk of an upload, and the columns of a noise client; `ValueError` if they are none."""

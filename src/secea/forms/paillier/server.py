@@ -14,7 +14,7 @@ from secea.errors import FederationError
 from secea.forms.paillier.form import NO_PLACEMENT, Kind, Paillier, answered_to_bytes, settled_context, union_context
 from secea.forms.paillier.retrieval import Scrambler, public_key
 from secea.params import Params
-from secea.party.form import Got, Retry
+from secea.party.form import Got, Retry, ServerDefaults
 from secea.party.phases import UNKNOWN, Agreement
 from secea.steps import union
 from secea.wire.keys import expand
@@ -41,7 +41,7 @@ class Masking:
     """The scrambler for the means of each client."""
 
 
-class PaillierServer:
+class PaillierServer(ServerDefaults):
     """The server's part."""
 
     link: Link
