@@ -11,6 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from secea import aggregate
+from secea.arithmetic.grid import grid_of
 from secea.errors import SecEAError, TableError, TableTypeError
 from secea.table import Name, Table, as_table, canonical_name, canonical_names, like, name_bytes
 
@@ -153,13 +155,15 @@ def test_a_client_may_have_no_entities(source: Any) -> None:
 
 
 @each_dtype
-def test_numbers_that_lie_askew_in_memory_are_copied_and_others_are_not(dtype: Any) -> None:
-    plain = np.ones((2, 3), dtype)
-    askew = np.frombuffer(memoryview(b"x" + plain.tobytes())[1:], dtype).reshape(2, 3)
+def test_numbers_that_lie_askew_in_memory_are_numbers_like_others_and_not_copied(dtype: Any) -> None:
+    plain = np.random.default_rng(5).normal(size=(16, 3)).round(2).astype(dtype)
+    askew = np.frombuffer(memoryview(b"x" + plain.tobytes())[1:], dtype).reshape(16, 3)
     assert not askew.flags.aligned
-    assert Table(["a", "b"], askew).matrix.flags.aligned
-    assert np.array_equal(Table(["a", "b"], askew).matrix, plain)
-    assert Table(["a", "b"], plain).matrix is plain
+    assert Table(range(16), askew).matrix is askew
+    assert grid_of(askew, askew.dtype) == grid_of(plain, plain.dtype)
+    assert grid_of(plain, plain.dtype)[1] == 0.01
+    means = aggregate([Table(range(16), each) for each in (askew, plain + 1, plain + 2)], max_abs=8)
+    assert np.abs(means[0].matrix - (plain + 1)).max() < 0.02
 
 
 def test_integers_become_float64_and_mixed_rows_their_common_type() -> None:

@@ -62,7 +62,7 @@ def _floats(values: object, what: str) -> Floats:
     if np.ma.isMaskedArray(values):
         raise TableTypeError(f"{what} is a masked array; fill it first, for example with array.filled(0.0)")
     if array.dtype in (np.float32, np.float64):
-        return np.require(array, requirements="A")  # aligned, as compiled loops need it; almost all arrays are
+        return array
     if np.issubdtype(array.dtype, np.integer):
         return array.astype(np.float64)
     if array.size == 0 and array.dtype == object:

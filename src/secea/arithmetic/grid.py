@@ -61,7 +61,7 @@ def grid_of(matrix: NDArray[Any], dtype: np.dtype[Any]) -> tuple[int, float]:
 
 
 def _exact(matrix: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    return (np.ascontiguousarray(block, np.float64) for block in blocks(matrix))
+    return (np.require(block, np.float64, ["C", "A"]) for block in blocks(matrix))
 
 
 def _significance(matrix: NDArray[Any]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from secea.atomic import replace_files
+from secea.atomic import Content, replace_files
 from secea.commands import shell
 from secea.errors import DataError
 from secea.forms import form_of
@@ -133,7 +133,7 @@ def _targets(paths: Sequence[Path], out: Path, force: bool) -> list[Path]:
     return targets
 
 
-def write_all(files: Mapping[Path, bytes]) -> None:
+def write_all(files: Mapping[Path, Content]) -> None:
     """All files in one folder, or none, and then no folder that was not there before."""
     folder = next(iter(files)).parent
     made = [each for each in (folder, *folder.parents) if not each.exists()]

@@ -11,18 +11,20 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.fixedpoint import Floats
-from secea.arrays import read_arrays
+from secea.arithmetic.grid import blocks
+from secea.arrays import read_arrays, stored_like, write_arrays
+from secea.atomic import Content
 from secea.errors import DataError, MissingExtra, TableError
 from secea.table import Table
 
-Writer: TypeAlias = Callable[[Floats], bytes]
-"""The bytes of a file like the one that was read, with other numbers."""
+Writer: TypeAlias = Callable[[Floats], Content]
+"""The content of a file like the one that was read, with other numbers."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,23 @@ def check(sources: Sequence[Source], max_abs: float) -> None:
                 f"{source.path} has embeddings of length {source.table.dim}, {first.path} of length {first.table.dim};"
                 " all clients need the same"
             )
-        wrong = np.argwhere(np.abs(source.table.matrix) > max_abs)
-        if wrong.size:
-            row, column = wrong[0].tolist()
-            value = source.table.matrix[row, column]
+        wrong = _first(source.table.matrix, lambda block: np.abs(block) > max_abs)
+        if wrong is not None:
             raise DataError(
-                f"{source.where(row)}: {value:g} is outside of [-{max_abs:g}, {max_abs:g}];"
+                f"{source.where(wrong[0])}: {source.table.matrix[wrong]:g} is outside of [-{max_abs:g}, {max_abs:g}];"
                 " give a larger --max-abs, or scale the embeddings down"
             )
+
+
+def _first(matrix: Floats, wrong: Callable[[Floats], NDArray[np.bool_]]) -> tuple[int, int] | None:
+    """The first place at which something is wrong. Tables may be larger than memory."""
+    start = 0
+    for block in blocks(matrix):
+        found = np.argwhere(wrong(block))
+        if found.size:
+            return start + int(found[0, 0]), int(found[0, 1])
+        start += len(block)
+    return None
 
 
 def _source(path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str], write: Writer) -> Source:
@@ -85,13 +96,10 @@ def _source(path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str
             raise DataError(f"{path}, {rows[row]}: the name is empty")
         if first.setdefault(name, row) != row:
             raise DataError(f"{path}, {rows[row]}: the entity {name!r} is in {rows[first[name]]} too; keep one")
-    infinite = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    if infinite.size:
-        row = int(infinite[0])
-        value = matrix[row][~np.isfinite(matrix[row])][0]
-        raise DataError(
-            f"{path}, {rows[row]}: the embedding of {texts[row]!r} holds {value}; every number must be finite"
-        )
+    if infinite := _first(matrix, lambda block: ~np.isfinite(block)):
+        row = infinite[0]
+        held = f"the embedding of {texts[row]!r} holds {matrix[infinite]}"
+        raise DataError(f"{path}, {rows[row]}: {held}; every number must be finite")
     try:
         return Source(path, Table(texts, matrix), rows, write)
     except TableError as error:
@@ -221,16 +229,23 @@ def _npz(path: Path) -> Source:
     if matrix.dtype not in (np.float32, np.float64):
         raise DataError(f"{path}: the matrix has dtype {matrix.dtype}; save it as float32 or float64")
 
-    def write(means: Floats) -> bytes:
-        data = io.BytesIO()
-        np.savez(data, names=names, matrix=means.astype(matrix.dtype))
-        return data.getvalue()
+    def write(means: Floats) -> Content:
+        return lambda file: write_arrays(file, {"names": names, "matrix": means})
 
-    return _source(path, names.tolist(), matrix, _counted(len(names)), write)
+    return _source(path, names.tolist(), matrix, _Counted(len(names)), write)
 
 
-def _counted(rows: int) -> list[str]:
-    return [f"row {row}" for row in range(rows)]
+class _Counted(Sequence[str]):
+    """The places of rows that have no names of their own."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, row: Any) -> Any:
+        return f"row {row}"
 
 
 def _parquet(path: Path) -> Source:
@@ -241,29 +256,42 @@ def _parquet(path: Path) -> Source:
     except ImportError:
         raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
     try:
-        table = parquet.read_table(path)
+        file = parquet.ParquetFile(path)
+        schema, count = file.schema_arrow, file.metadata.num_rows
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise DataError(f"{path} is no parquet file: {str(error).splitlines()[0]}") from None
-    if table.num_columns < 2:
-        raise DataError(f"{path} has {table.num_columns} columns; {EXPECTED['.parquet']}")
-    names = table.column(0).to_pylist()
+    if len(schema) < 2:
+        raise DataError(f"{path} has {len(schema)} columns; {EXPECTED['.parquet']}")
+    listed = len(schema) == 2 and _has_lists(schema.field(1).type, pyarrow)
+    names: list[Any] = []
+    matrix: Floats | None = None
+    try:
+        for batch in file.iter_batches(BATCH_ROWS):
+            rows = _lists(path, batch, len(names)) if listed else _columns(path, batch, len(names), pyarrow)
+            if matrix is None:
+                matrix = stored_like(rows, count)
+            if rows.shape[1] != matrix.shape[1]:
+                raise DataError(f"{path}, row {len(names)}: {rows.shape[1]} numbers; {matrix.shape[1]} were expected")
+            matrix[len(names) : len(names) + len(rows)] = rows
+            names += batch.column(0).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read to its end: {str(error).splitlines()[0]}") from None
     if not all(isinstance(name, str | int) for name in names):
-        raise DataError(
-            f"{path}: the column {table.column_names[0]!r} must hold texts or integers; {EXPECTED['.parquet']}"
-        )
-    listed = table.num_columns == 2 and _has_lists(table.schema.field(1).type, pyarrow)
-    matrix = _lists(path, table) if listed else _columns(path, table, pyarrow)
+        raise DataError(f"{path}: the column {schema.names[0]!r} must hold texts or integers; {EXPECTED['.parquet']}")
 
-    def write(means: Floats) -> bytes:
-        columns = [list(means)] if listed else list(means.T)
-        arrays = [
-            pyarrow.array(part, type=each.type) for part, each in zip(columns, list(table.schema)[1:], strict=True)
-        ]
-        data = io.BytesIO()
-        parquet.write_table(pyarrow.Table.from_arrays([table.column(0), *arrays], schema=table.schema), data)
-        return data.getvalue()
+    def write(means: Floats) -> Content:
+        def into(target: BinaryIO) -> None:
+            with parquet.ParquetWriter(target, schema) as writer:
+                for start in range(0, len(names), BATCH_ROWS):
+                    part = means[start : start + BATCH_ROWS]
+                    columns = [names[start : start + BATCH_ROWS], *([list(part)] if listed else list(part.T))]
+                    arrays = [pyarrow.array(x, type=each.type) for x, each in zip(columns, schema, strict=True)]
+                    writer.write_batch(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
 
-    return _source(path, names, matrix, _counted(len(names)), write)
+        return into
+
+    none = np.zeros((0, 1 if listed else len(schema) - 1))
+    return _source(path, names, none if matrix is None else matrix, _Counted(len(names)), write)
 
 
 def _has_lists(kind: Any, pyarrow: Any) -> bool:
@@ -271,10 +299,17 @@ def _has_lists(kind: Any, pyarrow: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _lists(path: Path, table: Any) -> NDArray[np.float64]:
-    rows = table.column(1).to_pylist()
+def _lists(path: Path, batch: Any, first: int) -> NDArray[np.float64]:
+    """The second column of some rows, `first` on. Numbers that are all there and of one length are taken at once."""
+    column = batch.column(1)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False) if len(column) else np.zeros(0)
+    values = column.flatten()
+    whole = not column.null_count and not values.null_count and lengths.size and bool((lengths == lengths[0]).all())
+    if whole and lengths[0] and values.type.bit_width in (32, 64) and str(values.type) in ("float", "double"):
+        return values.to_numpy(zero_copy_only=False).reshape(len(column), -1)  # type: ignore[no-any-return]
+    rows = column.to_pylist()
     dim = len(rows[0]) if rows and rows[0] is not None else 0
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows, first):
         if row is None or len(row) != dim or not dim:
             raise DataError(f"{path}, row {number}: {len(row or [])} numbers; {dim or 'some'} were expected")
         if not all(isinstance(value, int | float) for value in row):
@@ -284,20 +319,21 @@ def _lists(path: Path, table: Any) -> NDArray[np.float64]:
     return np.array(rows, np.float64).reshape(len(rows), dim)
 
 
-def _columns(path: Path, table: Any, pyarrow: Any) -> NDArray[np.float64]:
+def _columns(path: Path, batch: Any, first: int, pyarrow: Any) -> NDArray[np.float64]:
     types = pyarrow.types
-    for each in list(table.schema)[1:]:
+    for each in list(batch.schema)[1:]:
         if not (types.is_floating(each.type) or types.is_integer(each.type)):
             raise DataError(f"{path}: the column {each.name!r} holds {each.type}, not numbers; {EXPECTED['.parquet']}")
     parts = []
-    for column in table.columns[1:]:
-        values = column.to_pylist()
-        if None in values:
-            raise DataError(f"{path}, row {values.index(None)}: a number is missing")
-        parts.append(np.array(values, np.float64))
+    for column in batch.columns[1:]:
+        if column.null_count:
+            raise DataError(f"{path}, row {first + column.to_pylist().index(None)}: a number is missing")
+        parts.append(column.to_numpy(zero_copy_only=False).astype(np.float64))
     return np.ascontiguousarray(np.stack(parts, axis=1))
 
 
+BATCH_ROWS: Final = 1 << 13
+"""Rows of a Parquet file that are in memory together."""
 READERS: Final[dict[str, Callable[[Path], Source]]] = {
     ".npz": _npz, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".vec": _word2vec, ".txt": _word2vec,
 }  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.grid import blocks
+from secea.arrays import in_a_temporary_file
 
 HELD_BYTES: Final = 16 << 20
 """So much of each upload that is not complete stays in memory. What exceeds it goes to a file."""
@@ -23,8 +24,7 @@ def copied(matrix: Floats) -> Floats:
     """For a client: a copy of its table. If the table lies in a file, so does the copy, and nobody else can open it."""
     if not in_a_file(matrix):
         return np.array(matrix)
-    with tempfile.TemporaryFile() as file:  # the map keeps what the file has
-        copy = np.memmap(file, matrix.dtype, "w+", shape=matrix.shape)
+    copy = in_a_temporary_file(matrix.shape, matrix.dtype)
     start = 0
     for block in blocks(matrix):
         copy[start : start + len(block)] = block

@@ -303,6 +303,8 @@ def list_hash(points: Rows) -> bytes:
 
 def repeated(points: Rows) -> tuple[int, int] | None:
     """Holder j: the places of two equal points; None if all are different."""
+    if not len(points):
+        return None
     words = np.ascontiguousarray(points).view("<u8")
     some = np.argsort(words[:, 0], kind="stable")
     tied = words[some[1:], 0] == words[some[:-1], 0]
