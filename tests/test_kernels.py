@@ -539,7 +539,7 @@ def test_all_forms_of_a_loop_give_the_same_bits(name: str, plain: Form, data: st
 
 WITH_AES = {"add_streams", "row_streams", "add_noise", "encode"}
 """Loops that take a level of AES, which plain C has not: test_streams.py compares all levels and `portable`."""
-OF_THE_MACHINE = {"aes_level", "keep_freed_memory"}
+OF_THE_MACHINE = {"aes_level", "keep_freed_memory", "give_back_freed_memory"}
 
 
 @pytest.mark.parametrize("name", dir(native.lib))

@@ -282,7 +282,7 @@ def union_keys() -> Json:
         "ready": [{"client": n, "round": part.union.said[0], "element": part.union.said[1]}
                   for n, part in parts.items()],
         "own": [
-            {"name": name, "prf": me.naming.names.prf[name], "kappa": me._kappa(name), "slot": int(slot),
+            {"name": name, "prf": (prf := me.naming.names.prf[name]), "kappa": me._kappa(prf), "slot": int(slot),
              "tag": int(tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
              "input": oprf.input_of(name_bytes(name))}
             for name, slot, key, entity in zip(

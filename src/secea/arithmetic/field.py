@@ -34,6 +34,11 @@ def keep_freed_memory() -> None:
     lib.keep_freed_memory()
 
 
+def give_back_freed_memory() -> None:
+    """What this process has freed goes back to the system (glibc): after a set-up, which needs more than a round."""
+    lib.give_back_freed_memory()
+
+
 def _pointer(array: Residues, *, write: bool = False) -> Any:
     assert array.flags.c_contiguous, "kernels work on contiguous rows"
     assert array.flags.aligned, "kernels work on aligned elements"

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from secea.arithmetic.threads import cores, stay_in_this_thread
+from secea.arithmetic.threads import stay_in_this_thread
 from secea.engines.port import Failure, Reply, Task
 from secea.errors import SERVER, FederationError, Stale, party
 from secea.party.client import Client
@@ -23,6 +23,10 @@ from secea.wire.messages import Buffer
 
 AT_ONCE: Final = 2
 """Chunks of each client that are on their way together: they take memory."""
+
+
+FEW: Final = 4
+"""Clients that send something large at the same time. It does not depend on the machine: transcripts do not, either."""
 
 
 class Tap(Protocol):
@@ -138,13 +142,14 @@ class Exchange:
 
     @property
     def _abreast(self) -> int:
-        """How many clients send at the same time.
+        """How many clients send at the same time: all of them, or a few if what they send is large and has to be whole.
 
-        All of them, if the server answers chunk by chunk: then no chunk waits long. Otherwise as many as there are
-        cores, since what a client makes a message of takes memory, and so does a message that is not complete.
+        What a client makes such a message of takes memory, and so does one that is not complete. If the server answers
+        chunk by chunk, no chunk waits long.
         """
-        form, server = self.server.session.form, self.server
-        return len(self.clients) if form.streamed & set(server.row.answers) else max(2, cores())
+        streamed, row = self.server.session.form.streamed, self.server.row
+        few = streamed & set(row.sends) and not streamed & set(row.answers)
+        return FEW if few else len(self.clients)
 
     def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
         client = self.clients[n]

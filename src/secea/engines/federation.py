@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Any, TypeAlias
 
+from secea.arithmetic.field import give_back_freed_memory
 from secea.engines import spool
 from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
@@ -169,6 +170,7 @@ class Federation:
         if self._exchange is not None:
             self._exchange.close()
         self.params, self._exchange = session.params, exchange
+        give_back_freed_memory()
 
     def _run(self, exchange: Exchange, phase: str, members: Iterable[int]) -> None:
         """Run an announced phase and those that follow it, until there is a union."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from typing import IO, Final
+from typing import IO
 
 import numpy as np
 
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.grid import blocks
 from secea.arrays import in_a_temporary_file
-
-HELD_BYTES: Final = 16 << 20
-"""So much of each upload that is not complete stays in memory. What exceeds it goes to a file."""
+from secea.party.form import HELD_BYTES
 
 
 def held() -> IO[bytes]:

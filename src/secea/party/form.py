@@ -210,6 +210,10 @@ class ClientDefaults:
         """There is nothing to give back."""
 
 
+HELD_BYTES: Final = 16 << 20
+"""So much of each message that counts only when it is whole stays in memory. What exceeds it may go to a file."""
+
+
 class ServerDefaults:
     """Defaults for a server's part: everything in memory."""
 

@@ -14,6 +14,12 @@ void keep_freed_memory(void) {
 #endif
 }
 
+void give_back_freed_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 /* ---------------------------------------------------------------------------------------------- primes below 2^32 */
 
 /* Primes 2^32 - c with small c: 2^32 = c, so the high half folds into the low half. Two folds bring any 64-bit number

@@ -67,3 +67,4 @@ void reduce61(uint64_t *out, const int64_t *x, size_t n);
 /* For the whole process: memory that is freed is kept for the next chunk, instead of being handed back and cleared by the
  * system each time. Up to 256 MB; with glibc. */
 void keep_freed_memory(void);
+void give_back_freed_memory(void);

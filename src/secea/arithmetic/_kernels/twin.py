@@ -391,3 +391,7 @@ def aes_level() -> int:
 
 def keep_freed_memory() -> None:
     pass
+
+
+def give_back_freed_memory() -> None:
+    """Nothing: numpy's memory is not managed from here."""

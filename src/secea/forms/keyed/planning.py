@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from secea.arithmetic.field import RING61
 from secea.params import Params
+from secea.party.form import HELD_BYTES
 from secea.steps.union import COLUMNS, Geometry
 from secea.wire.messages import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from secea.forms.keyed.form import Keyed
+
+
+NAME_BYTES: Final = 64 + 32 + 5 * 8
+"""What a client keeps of each of its names: PRF value, key of the row, slot, order, place, hash, and the name."""
 
 
 def trust(form: Keyed, params: Params) -> tuple[str, ...]:
@@ -65,26 +70,26 @@ def facts(form: Keyed, params: Params) -> dict[str, int]:
 
 
 def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
-    """A client holds its encoded rows, its means and a few chunks; the server a few chunks of each client.
+    """A client holds keys of its names, its copy of the table and a few chunks; the server a few chunks, or one sum.
 
-    `together`: all in one process, with tables, means and what threads work on. Measured: docs/cli.md.
+    `together`: all in one process, with tables and means. Measured: docs/performance.md.
     """
-    own = params.max_entities or entities
-    kept = own * (64 + 32 + 24) + entities * RING61.element_bytes
+    own, N = params.max_entities or entities, params.clients
+    kept = own * NAME_BYTES
     table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
-    rows = 2 * own * params.dim * 8
+    rows = own * params.dim * 8
     numbers = form.numbers(params)
     upload = entities * (params.dim + numbers.checks + 2) * numbers.ring.element_bytes
-    lists = params.clients * (own + 1) * 32
+    lists = N * (own + 1) * 32
     chunk = min(CHUNK_BYTES, max(upload, lists))  # a small message is one chunk
-    chunks = 2 * (params.clients + 3) * chunk
-    held = chunks if not params.dropouts else (params.clients + 1) * upload  # uploads count when they are whole
+    # With drop-outs: the sum, which becomes the broadcast, and the beginnings of uploads that are not complete.
+    summed = upload + min(upload, 2 * chunk) + N * min(upload, HELD_BYTES)
+    held = summed if params.dropouts else 2 * (N + 3) * chunk
     return {
         "kept": kept,
         "client": kept + max(rows + 6 * chunk, 2 * table),
         "server": max(held, 2 * table),
-        "together": params.clients * (kept + 3 * rows + min(3 * CHUNK_BYTES, upload))
-        + max(min(held, (params.clients + 1) * upload), 2 * table),
+        "together": N * (kept + 2 * rows + min(3 * CHUNK_BYTES, upload)) + max(held, 4 * table),
     }
 
 

@@ -69,9 +69,11 @@ class KeyedServer(ServerDefaults):
 
     def enter(self, at: Agreement) -> None:
         """Forget what an earlier attempt left behind."""
+        for incomplete in self._parts.values():
+            incomplete.close()
+        self._parts = {}
         if at.phase not in ("agree", "open"):
-            self._table, self._chunks, self._divided = None, {}, 0
-            self._parts, self._over = {}, []
+            self._table, self._chunks, self._divided, self._over = None, {}, 0, []
         if at.phase not in ("confirm", "evaluate"):
             self._lists = {}  # they are large, and have been answered
         if at.phase == self.form.prepare_phase:
