@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -72,17 +72,16 @@ def _floats(values: object, what: str) -> Floats:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """Entity names and one float matrix with a row for each: float32 or float64, shape (names, dim).
 
-    >>> t = Table(["aspirin", "codeine"], np.zeros((2, 3), np.float32))
-    >>> len(t), t.dim, t.dtype.name
-    (2, 3, 'float32')
+    >>> Table(["aspirin", "codeine"], np.zeros((2, 3), np.float32))
+    Table(2 x 3, float32)
     """
 
     names: Sequence[Name]
-    matrix: Floats = field(repr=False)
+    matrix: Floats
 
     def __post_init__(self) -> None:
         names = canonical_names(self.names)
@@ -101,6 +100,9 @@ class Table:
         object.__setattr__(table, "names", names)
         object.__setattr__(table, "matrix", matrix)
         return table
+
+    def __repr__(self) -> str:
+        return f"Table({len(self.names)} x {self.dim}, {self.dtype.name})"  # names are private
 
     def __len__(self) -> int:
         return len(self.names)

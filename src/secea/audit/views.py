@@ -177,22 +177,21 @@ class Stage:
         slots = [slot_of(name) for name in part.names]
         numbers = np.array([own.get(slot, none) for slot in slots], np.int64).reshape(len(slots), self.case.dim)
         rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int64)
-        part.tables = Given(numbers, part)
+        part.tables = Whole(part)
         part.round = Round(r + 1, Table.trusted(part.names, numbers.astype(np.float64)), rows, b"")
         part.enter(self.at(r))
         return part.round
 
 
-class Given(Tables):
-    """Tables whose rows are these integers, without fixed point and fill."""
+class Whole(Tables):
+    """Tables of small integers, which are taken as they are, without fixed point and fill."""
 
-    def __init__(self, numbers: NDArray[np.int64], part: KeyedClient) -> None:
+    def __init__(self, part: KeyedClient) -> None:
         self.__dict__.update(part.tables.__dict__)
-        self.numbers = numbers
 
     def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """As they are."""
-        return self.numbers[rows]
+        """The same numbers."""
+        return table.matrix[rows].astype(np.int64)
 
 
 def slot_of(name: object) -> int:

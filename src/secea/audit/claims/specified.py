@@ -116,7 +116,7 @@ def tables_as_specified(subject: Subject) -> int:
         part = parties.clients[1].part
         assert isinstance(part, KeyedClient)
         assert part.union is not None
-        F: dict[Name, bytes] = {f"{i}": hashlib.sha256(b"%d" % i).digest() for i in range(size)}
+        F: dict[Name, bytes] = {f"{i}": hashlib.sha512(b"%d" % i).digest() for i in range(size)}
         part.naming.names = replace(part.naming.names, own=tuple(F), prf=Values.made(tuple(F), list(F.values())))
         at = replace(parties.clients[1].at, phase="table", context=part.union.context)
         sent = b"".join(bytes(each) for _, parts in part.payloads(Kind.TABLE, (SERVER,), at) for each in parts)
