@@ -8,7 +8,6 @@ the right length.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
@@ -214,10 +213,36 @@ HELD_BYTES: Final = 16 << 20
 """So much of each message that counts only when it is whole stays in memory. What exceeds it may go to a file."""
 
 
+class Held:
+    """Room in memory, with what a server needs of a file."""
+
+    def __init__(self) -> None:
+        self._data, self._at = bytearray(), 0
+
+    def write(self, data: Buffer) -> int:
+        """Append."""
+        self._data += data
+        return len(data)
+
+    def seek(self, at: int) -> int:
+        """Where to read from."""
+        self._at = at
+        return at
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        self._at += size
+        return bytes(memoryview(self._data)[self._at - size : self._at])
+
+    def close(self) -> None:
+        """Forget all."""
+        self._data = bytearray()
+
+
 class ServerDefaults:
     """Defaults for a server's part: everything in memory."""
 
-    held: Callable[[], IO[bytes]] = io.BytesIO
+    held: Callable[[], Held | IO[bytes]] = Held
 
 
 class ServerPart(Protocol):
@@ -225,7 +250,7 @@ class ServerPart(Protocol):
 
     link: Link
     """Its connections. Set before anything else is called."""
-    held: Callable[[], IO[bytes]]
+    held: Callable[[], Held | IO[bytes]]
     """Makes room for a message that counts only when it is whole, in memory or wherever an engine wants it."""
 
     def prepare(self, at: Agreement) -> None:

@@ -17,7 +17,7 @@ from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.opening import Opening, unmasked
 from secea.params import Params
-from secea.party.form import Got, Retry, ServerDefaults
+from secea.party.form import Got, Held, Retry, ServerDefaults
 from secea.party.phases import Agreement
 from secea.steps import means, oprf, union
 from secea.wire.link import Link
@@ -51,7 +51,7 @@ class KeyedServer(ServerDefaults):
         self._chunks: dict[int, _Chunk] = {}
         self._divided = 0
         self.opening = Opening(form, params, session)
-        self._parts: dict[int, IO[bytes]] = {}  # with drop-outs: uploads that are not complete
+        self._parts: dict[int, Held | IO[bytes]] = {}  # with drop-outs: uploads that are not complete
         self._over: list[tuple[bytes, int]] = []  # the masks on the sum
         self._votes = b""
         self.renamed = False
