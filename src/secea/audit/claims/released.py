@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.mutants import released as mutants
-from secea.errors import RoundLost
+from secea.audit.standing import standing_in
+from secea.errors import SERVER, RoundLost
+from secea.table import as_table
 from secea.testing import Parties
+from secea.wire.messages import Buffer, Header
 
 Tables = list[dict[str, NDArray[np.float64]]]
 CLIENTS: Final = 5
@@ -76,3 +79,42 @@ def released_once(subject: Subject) -> int:
                 f"D={dropouts}: unchanged, to the same clients, it {'goes' if dropouts else 'does not go'} out"
             )
     return 2 * len(cases) + 2
+
+
+def _chunk_of(message: Buffer, kinds: Any) -> int:
+    return Header.parse(message, SERVER, kinds).chunk
+
+
+@claim("record", KEYED, mutants=(mutants.MEANS_GO_OUT, mutants.TABLE_AS_IT_IS_NOW, mutants.FIRST_CHUNK_AGAIN))
+def one_upload(subject: Subject) -> int:
+    """Keyed: asked as often as the server likes, a client makes one upload, whatever became of its table meanwhile.
+
+    Means take the place of rows as they arrive, and users train on. Another row under the same masks would show the
+    difference.
+    """
+    cases = 0
+    with standing_in({}, CHUNK_BYTES=64):
+        tables = _tables(0.0)
+        given = [as_table(table) for table in tables]
+        parties = subject.parties(tables, collusion=1)
+        parties.setup()
+        parties.contribute(given)
+        parties.server.begin(parties.session.form.round_phase, range(CLIENTS))
+        parties.exchange.deliver()
+        sent = {n: {_chunk_of(m, subject.form.kinds): bytes(m) for m in c.outbox()} for n, c in parties.clients.items()}
+        if min(map(len, sent.values())) < 3:
+            raise Objection("an upload does not fall into chunks")
+        for number in range(len(sent[0])):
+            for table in given:
+                table.matrix[:] = np.roll(table.matrix, 1, axis=0) + 0.25
+            for n, client in parties.clients.items():
+                for message in client.outbox():
+                    chunk = _chunk_of(message, subject.form.kinds)
+                    if bytes(message) != sent[n][chunk]:
+                        raise Objection(f"client {n} makes chunk {chunk} of its upload anew when {number} are answered")
+                    cases += 1
+            for n in parties.clients:
+                parties.server.receive(n, sent[n][number])
+            if number + 1 < len(sent[0]):
+                parties.exchange.deliver()
+    return cases

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.keyed import mutant
 from secea.forms.keyed.client import KeyedClient, Released
+from secea.party.form import HAD
 from secea.party.phases import Agreement
 from secea.table import TableLike
+from secea.wire.messages import Buffer
 
 
 class NumberOfMembers(KeyedClient):
@@ -59,6 +64,41 @@ class EverythingAgain(KeyedClient):
             self.released = Released()
 
 
+class MeansGoOut(KeyedClient):
+    """Makes its upload again of the rows that it has now."""
+
+    def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        assert self.round is not None
+        read, self.round = self.round.read, replace(self.round, read=0)
+        made = list(super()._upload(at))
+        self.round = replace(self.round, read=read)
+        yield from made
+
+
+class TableAsItIsNow(KeyedClient):
+    """Keeps no copy of its table."""
+
+    def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
+        """The table itself is uploaded, whatever becomes of it."""
+        self.copied = np.asarray
+        super().contribute(table, round, at)
+
+
+class FirstChunkAgain(KeyedClient):
+    """Skips what was answered, but for the first chunk."""
+
+    def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
+        assert self.round is not None
+        read = self.round.read
+        for chunk, parts in enumerate(super()._upload(at)):
+            if parts is HAD and not chunk:
+                self.round = replace(self.round, read=0)
+                yield next(super()._upload(at))
+                self.round = replace(self.round, read=read)
+            else:
+                yield parts
+
+
 NUMBER_OF_MEMBERS = mutant(
     "as-many-participants", "Values go out again to other clients, if they are as many.",
     Overheard(of_client=NumberOfMembers),
@@ -71,4 +111,15 @@ OTHER_VALUES = mutant(
 )
 EVERYTHING_AGAIN = mutant(
     "uploads-again-in-any-union", "Another union forgets what went out.", Overheard(of_client=EverythingAgain)
+)
+MEANS_GO_OUT = mutant(
+    "means-go-out", "An upload that is asked for again is made of means.", Overheard(of_client=MeansGoOut)
+)
+TABLE_AS_IT_IS_NOW = mutant(
+    "table-as-it-is-now",
+    "An upload is made of the user's own table.",
+    Overheard(of_client=TableAsItIsNow),
+)
+FIRST_CHUNK_AGAIN = mutant(
+    "first-chunk-again", "The first chunk of an upload is made again of means.", Overheard(of_client=FirstChunkAgain)
 )
