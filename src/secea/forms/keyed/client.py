@@ -138,6 +138,7 @@ class KeyedClient(ClientDefaults):
         self.released = Released()
         self.uploaded = 0
         """The number q of an upload that was not opened yet."""
+        self._secrets: RoundSecrets | None = None
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
@@ -193,9 +194,11 @@ class KeyedClient(ClientDefaults):
         """Take the table of a training round. It is uploaded when the server says so."""
         assert self.union is not None
         given, out = self.checked(table), self.released
-        there = set(given.names)
-        kept = np.array([name in there for name in self.names], np.bool_)
-        names = tuple(name for name in self.names if name in there)
+        names, kept = self.names, np.ones(len(self.names), np.bool_)
+        if names != self.next_names:  # which are the table's
+            there = set(given.names)
+            kept = np.array([name in there for name in self.names], np.bool_)
+            names = tuple(name for name in self.names if name in there)
         other = self.params.dropouts or (at.members, names) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
@@ -283,7 +286,7 @@ class KeyedClient(ClientDefaults):
 
     def enter(self, at: Agreement) -> None:
         """Draw the randomness that a phase needs."""
-        before = self.names
+        before, self._secrets = self.names, None
         self.naming.enter(at)
         if self.names != before:
             self.result = None  # its rows belong to other entities
@@ -303,7 +306,9 @@ class KeyedClient(ClientDefaults):
             seed = self._entropy(SEED_BYTES) if noisy else b""
             rows, found = np.zeros((len(self.names), self.params.dim)), np.zeros(len(self.names), np.bool_)
             self.round = replace(self.round, noise_seed=seed, means=rows, found=found)
-            names = tuple(name for name, kept in zip(self.names, self.round.kept, strict=True) if kept)
+            names, kept = self.names, self.round.kept
+            if not kept.all():
+                names = tuple(name for name, there in zip(names, kept, strict=True) if there)
             self.released = Released(self.round.number, at.members, names, self.round.values)
         elif at.phase == "agree":
             assert self.union is not None
@@ -397,7 +402,10 @@ class KeyedClient(ClientDefaults):
         """The shared key streams of this attempt at a round."""
         assert self.union is not None
         n = self.numbers
-        return RoundSecrets(n.ring, self.params.dim, n.checks, self.union.secret, self.union.L, at.round)
+        secrets = RoundSecrets(n.ring, self.params.dim, n.checks, self.union.secret, self.union.L, at.round)
+        if secrets != self._secrets:  # else it has their keys
+            self._secrets = secrets
+        return self._secrets
 
     def _own(self, span: slice) -> slice:
         """Which of its own entities have slots in this stretch."""
@@ -482,7 +490,7 @@ class KeyedClient(ClientDefaults):
         ring.subtract_into(x, self._under_keys(own, at))
         found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
-        inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
+        inside = (np.abs(found) <= most).all(axis=1)
         self.round.means[order] = found
         self.round.found[order] = inside & ~empty[slots]  # only an owner notices a missing mean, and it tells nobody
 

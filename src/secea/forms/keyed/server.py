@@ -50,7 +50,7 @@ class KeyedServer:
         self._chunks: dict[int, _Chunk] = {}
         self._divided = 0
         self.opening = Opening(form, params, session)
-        self._parts: dict[int, list[bytes]] = {}  # with drop-outs: of uploads that are not complete
+        self._parts: dict[int, list[memoryview]] = {}  # with drop-outs: of uploads that are not complete
         self._over: list[tuple[bytes, int]] = []  # the masks on the sum
         self._votes = b""
         self.renamed = False
@@ -91,10 +91,10 @@ class KeyedServer:
             return
         self._rows(sender, chunk, payload, at)  # refused before anything of it is kept, or in the sum
         parts = self._parts.setdefault(sender, [])
-        parts.append(bytes(payload))
+        parts.append(payload)
         if len(parts) == self.form.layout(kind, self.params, at, sender).chunks:  # only whole uploads are in the sum
             for number, whole in enumerate(self._parts.pop(sender)):
-                self._add(sender, number, memoryview(whole), at)
+                self._add(sender, number, whole, at)
 
     def _rows(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> tuple[Residues, Residues | None]:
         """The rows of a chunk of an upload, and the columns of a noise client; `ValueError` if they are none."""
