@@ -88,7 +88,7 @@ def _common_step(matrix: NDArray[np.float64], few: NDArray[np.float64]) -> float
 
 def _decimal_step(matrix: NDArray[np.float64], few: NDArray[np.float64], bits: int) -> float:
     """10^-d for numbers of at most d decimals that were read into floats of `bits` bits; 0 if there is no such d."""
-    largest = float(np.abs(matrix).max())
+    largest = float(max(matrix.max(), -matrix.min()))
     for decimals in range(MOST_DECIMALS + 1):
         levels = 10.0**decimals
         tolerance = largest * levels * 2.0**-bits

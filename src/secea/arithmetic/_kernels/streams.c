@@ -367,22 +367,25 @@ FAST static void sum_some_digits(const noise_shape *shape, const uint32_t *scale
     }
 }
 
-/* Of one digit: the scaled halves of each pair of words, added; pairs of t are of no use then. */
-FAST static void scale_pairs(uint64_t *pairs, uint32_t digit, size_t n) {
-    for (size_t k = 0; k < n; k++)
-        pairs[k] = ((pairs[k] & UINT32_MAX) * digit >> 32) + ((pairs[k] >> 32) * digit >> 32);
+/* (a * b) >> 64 by halves of 32 bits, which many elements have done side by side */
+static inline uint64_t high_by_halves(uint64_t a, uint64_t b) {
+    const uint64_t a1 = a >> 32, a0 = (uint32_t)a, b1 = b >> 32, b0 = (uint32_t)b;
+    const uint64_t one = a1 * b0 + (a0 * b0 >> 32), two = a0 * b1 + (uint32_t)one; /* neither overflows */
+    return a1 * b1 + (one >> 32) + (two >> 32);
 }
 
-#define SUM_PAIRS(used, step)                                                                                          \
-    for (size_t i = 0; i < n; i++, scaled += (step)) {                                                                 \
-        uint64_t sum = 0;                                                                                              \
-        for (size_t k = 0; k < (used); k++) sum += scaled[k];                                                          \
-        digits[i] = (uint32_t)sum;                                                                                     \
-    }
+static inline uint64_t scaled_halves(uint64_t x, uint32_t digit) {
+    return ((uint64_t)(uint32_t)x * digit >> 32) + ((x >> 32) * digit >> 32);
+}
 
-FAST static void sum_pairs(const noise_shape *shape, const uint64_t *scaled, uint32_t *digits, size_t n) {
-    if (shape->s == 6) SUM_PAIRS(3, 4) /* by far the most frequent */
-    else SUM_PAIRS(shape->s / 2, 2 * shape->blocks)
+/* Six numbers of one digit, by far the most frequent: an element is four pairs of words. */
+FAST static void draw_six(const uint64_t *pairs, uint32_t digit, uint64_t wide_range, uint32_t *digits, uint64_t *t,
+                          size_t n) {
+    for (size_t i = 0; i < n; i++, pairs += 4) {
+        digits[i] = (uint32_t)(scaled_halves(pairs[0], digit) + scaled_halves(pairs[1], digit) +
+                               scaled_halves(pairs[2], digit));
+        t[i] = high_by_halves(pairs[3], wide_range);
+    }
 }
 
 /* A tile of words: its elements, of whose digits `apart` lie between one and the next */
@@ -391,14 +394,13 @@ static void draw_piece(int level, const noise_shape *shape, const schedule *plan
     tile words;
     const size_t step = 4 * shape->blocks;
     encrypt(level, plan, NULL, head, first * shape->blocks, words.byte, n * shape->blocks);
+    if (shape->parts == 1 && shape->s == 6) {
+        draw_six(words.pair, shape->digits[0], shape->wide_range, digits, t, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         const uint32_t *const z = words.word + i * step + shape->s * shape->parts;
         t[i] = high_half(times(z[0] | (uint64_t)z[1] << 32, shape->wide_range));
-    }
-    if (shape->parts == 1 && shape->s % 2 == 0) {
-        scale_pairs(words.pair, shape->digits[0], n * step / 2);
-        sum_pairs(shape, words.pair, digits, n);
-        return;
     }
     scale_words(words.word, shape->factor, n * step);
     for (size_t l = 0; l < shape->parts; l += DIGITS) sum_some_digits(shape, words.word, digits, apart, l, n);
@@ -662,17 +664,47 @@ FAST static void mix_grids(uint64_t *blocks, const uint64_t *grid, size_t n) { /
     for (size_t i = 0; i < n; i++) blocks[2 * i] += grid[i];
 }
 
-static void draw_units(uint64_t *narrow, const uint64_t *z, const uint64_t *units, size_t n) {
-    for (size_t i = 0; i < n; i++) narrow[i] += high_half(times(z[2 * i], units[i])) - units[i] / 2;
+FAST static void draw_units(uint64_t *narrow, const uint64_t *z, const uint64_t *units, size_t n) {
+    for (size_t i = 0; i < n; i++) narrow[i] += high_by_halves(z[2 * i], units[i]) - units[i] / 2;
 }
 
+/* The blocks of numbers of one row, from some column on. */
+FAST static void put_blocks(uint64_t *blocks, const double *x, uint64_t first, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const double number = x[i] + 0.0; /* no minus zero */
+        blocks[2 * i] = first + i;
+        memcpy(blocks + 2 * i + 1, &number, sizeof number);
+    }
+}
+
+/* rint for |x| < 2^61, with nothing that a vector has no instruction for: 1.5 * 2^52 and a small number have that number, rounded,
+ * as their lowest bits. First for x / 2^32, then for what is left, exactly. */
+#define SHIFTED 0x1.8p52
+
+static inline int64_t small_rint(double x) {
+    int64_t bits;
+    x += SHIFTED;
+    memcpy(&bits, &x, sizeof bits);
+    return bits - (INT64_C(0x4338) << 48);
+}
+
+static inline int64_t whole_of(double x) {
+    const double high = (x * 0x1p-32 + SHIFTED) - SHIFTED;
+    return (int64_t)((uint64_t)small_rint(high) << 32) + small_rint(x - high * 0x1p32);
+}
+
+/* Whether a number fits is seen from its bits, and what does not is made 0 by them: a choice between floats would be a branch. */
 FAST static int join_fill(const double *x, const uint64_t *fill, size_t n, double scale, int64_t centre, int64_t *out) {
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
-        const double size = x[i] * scale;
-        const int fits = fabs(size) < 0x1p61; /* nor does what is not a number */
-        bad |= !fits;
-        out[i] = (int64_t)rint(fits ? size : 0.0) + (int64_t)fill[i] - centre;
+        double size = x[i] * scale;
+        int64_t bits;
+        memcpy(&bits, &size, sizeof bits);
+        const int64_t fits = (bits & INT64_MAX) < INT64_C(1084) << 52 ? -1 : 0; /* |size| < 2^61; not what is no number */
+        bad |= (uint64_t)~fits;
+        bits &= fits;
+        memcpy(&size, &bits, sizeof size);
+        out[i] = whole_of(size) + (int64_t)fill[i] - centre;
     }
     return bad != 0;
 }
@@ -698,11 +730,8 @@ int encode_filled(int level, const double *x, const uint64_t *entities, size_t r
         for (size_t i = 0; i < n;) {
             const size_t stop = n - i < dim - column ? n : i + dim - column;
             grids_of(x + start + i, stop - i, used[row], bits_of(step[row]), most, grid + i);
-            for (; i < stop; i++, column++) {
-                const double number = x[start + i] + 0.0; /* no minus zero */
-                in.pair[2 * i] = entities[row] + column;
-                memcpy(in.pair + 2 * i + 1, &number, sizeof number);
-            }
+            put_blocks(in.pair + 2 * i, x + start + i, entities[row] + column, stop - i);
+            column += stop - i, i = stop;
             if (column == dim) column = 0, row++;
         }
         memset(fill, 0, n * sizeof *fill);
