@@ -59,7 +59,8 @@ class Exchange:
         self.here: set[int] = set(clients)
         self.contribute: Callable[[int], None] = _untrained
         """What a client does that is asked for training."""
-        self._pool = ThreadPoolExecutor(os.cpu_count(), initializer=stay_in_this_thread)
+        self._cores = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._cores, initializer=stay_in_this_thread)
 
     def close(self) -> None:
         """Stop: nothing more happens here."""
@@ -118,21 +119,41 @@ class Exchange:
         for n in lost:
             streams[n] = _all_but_last(streams[n])
         self.here -= lost
-        while streams:
-            parts = dict(zip(streams, self._map(self._part, streams.items()), strict=True))
-            with self.clock(SERVER, phase):
-                for n, messages in parts.items():
-                    standing = self.clients[n].standing.to_bytes()
-                    for message in messages:  # one by one: a tap sees what came of those before
-                        yield n, Reply(list(self.tap(n, SERVER, message)), more=True, standing=standing)
-                on = inboxes()
-            self._pass_on(on)
-            streams = {n: stream for n, stream in streams.items() if len(parts[n]) == AT_ONCE}
+        # Where the server answers chunk by chunk, all go on together. Elsewhere a few end first: less has to be kept.
+        together = any(kind in self.server.session.form.streamed for kind in self.server.row.answers)
+        for some in [streams] if together else self._few(streams):
+            yield from self._drawn(some, phase, inboxes)
         for n in tasks:
             if n in self.here:
                 yield n, Reply([], standing=self.clients[n].standing.to_bytes())
             else:
                 yield n, Failure("it is not there")
+
+    def _drawn(
+        self, streams: Mapping[int, Iterator[Buffer]], phase: str, inboxes: Callable[[], Mapping[int, list[Buffer]]]
+    ) -> Iterator[tuple[int, Reply]]:
+        """All that these clients send, in parts; after each part the clients get what came of it."""
+        while streams:
+            more: dict[int, Iterator[Buffer]] = {}
+            for some in self._few(streams):
+                parts = self._map(self._part, some.items())
+                with self.clock(SERVER, phase):
+                    for n, messages in zip(some, parts, strict=True):
+                        standing = self.clients[n].standing.to_bytes()
+                        for message in messages:  # one by one: a tap sees what came of those before
+                            yield n, Reply(list(self.tap(n, SERVER, message)), more=True, standing=standing)
+                        if len(messages) == AT_ONCE:
+                            more[n] = some[n]
+            with self.clock(SERVER, phase):
+                on = inboxes()
+            self._pass_on(on)
+            streams = more
+
+    def _few(self, streams: Mapping[int, Iterator[Buffer]]) -> Iterator[dict[int, Iterator[Buffer]]]:
+        """As many at a time as there are cores: their chunks are used up while they are in the cache."""
+        left = iter(streams.items())
+        while some := dict(islice(left, self._cores)):
+            yield some
 
     def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
         client = self.clients[n]

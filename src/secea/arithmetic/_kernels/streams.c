@@ -67,8 +67,31 @@ AESNI static void encrypt_aesni(const schedule *plan, const uint8_t *in, uint64_
     }
 }
 
-VAES static void encrypt_vaes(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
-                              size_t blocks) {
+VAES256 static void encrypt_vaes256(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                                    size_t blocks) {
+    const __m256i big_endian =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8));
+    const __m256i two = _mm256_setr_epi64x(0, 2, 0, 2);
+    const int64_t start = (int64_t)head, next = (int64_t)(first + 1);
+    __m256i number = _mm256_setr_epi64x(start, (int64_t)first, start, next), key[15];
+    for (int r = 0; r < 15; r++) key[r] = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)plan->round[r]));
+    for (size_t done = 0; done < blocks; done += 16) {
+        __m256i x[8];
+        EACH(8) {
+            if (in) x[v] = _mm256_loadu_si256((const __m256i *)(in + 16 * done) + v);
+            else {
+                x[v] = _mm256_shuffle_epi8(number, big_endian);
+                number = _mm256_add_epi64(number, two);
+            }
+            x[v] = _mm256_xor_si256(x[v], key[0]);
+        }
+        _Pragma("GCC unroll 13") for (int r = 1; r < 14; r++) EACH(8) x[v] = _mm256_aesenc_epi128(x[v], key[r]);
+        EACH(8) _mm256_storeu_si256((__m256i *)(out + 16 * done) + v, _mm256_aesenclast_epi128(x[v], key[14]));
+    }
+}
+
+VAES512 static void encrypt_vaes512(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                                    size_t blocks) {
     const __m512i big_endian =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8));
     const __m512i four = _mm512_set1_epi64(4), steps = _mm512_setr_epi64(0, 0, 0, 1, 0, 2, 0, 3);
@@ -93,7 +116,7 @@ VAES static void encrypt_vaes(const schedule *plan, const uint8_t *in, uint64_t 
 
 static inline void encrypt(int level, const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first,
                            uint8_t *out, size_t blocks) {
-    (level > 1 ? encrypt_vaes : encrypt_aesni)(plan, in, head, first, out, blocks);
+    (level > 2 ? encrypt_vaes512 : level > 1 ? encrypt_vaes256 : encrypt_aesni)(plan, in, head, first, out, blocks);
 }
 #else /* there is no level above 0, so that none of these is called */
 int aes_level(void) { return 0; }
