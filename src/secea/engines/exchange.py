@@ -119,9 +119,10 @@ class Exchange:
         for n in lost:
             streams[n] = _all_but_last(streams[n])
         self.here -= lost
-        # Where the server answers chunk by chunk, all go on together. Elsewhere a few end first: less has to be kept.
-        together = any(kind in self.server.session.form.streamed for kind in self.server.row.answers)
-        for some in [streams] if together else self._few(streams):
+        # Large messages that the server answers only at the end: a few clients end first, and less has to be kept.
+        row, streamed = self.server.row, self.server.session.form.streamed
+        later = not streamed.isdisjoint(row.sends) and streamed.isdisjoint(row.answers)
+        for some in self._few(streams) if later else [streams]:
             yield from self._drawn(some, phase, inboxes)
         for n in tasks:
             if n in self.here:

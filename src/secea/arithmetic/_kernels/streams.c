@@ -352,7 +352,6 @@ typedef struct {
     size_t s, parts, blocks, piece, most; /* `piece` elements in a tile of words, `most` of noise */
     const uint32_t *digits;
     uint64_t wide_range;
-    uint32_t factor[WORDS32]; /* of each word of a tile; 0 for those of t, and for those that are not used */
 } noise_shape;
 
 typedef struct {
@@ -365,28 +364,22 @@ static void shape_noise(noise_shape *shape, size_t s, const uint32_t *digits, si
     shape->blocks = (s * parts + 5) / 4, shape->piece = BLOCKS / shape->blocks;
     const size_t room = parts * BLOCKS > WORDS32 ? WORDS32 / parts : BLOCKS; /* piece * parts <= WORDS32 / s */
     shape->most = room / shape->piece * shape->piece;
-    for (size_t k = 0; k < shape->piece * shape->blocks * 4; k++) {
-        const size_t word = k % (shape->blocks * 4);
-        shape->factor[k] = word < s * parts ? digits[word % parts] : 0;
-    }
 }
 
-FAST static void scale_words(uint32_t *words, const uint32_t *factor, size_t n) {
-    for (size_t k = 0; k < n; k++) words[k] = (uint32_t)((uint64_t)words[k] * factor[k] >> 32);
-}
-
-/* The words of one digit lie apart, but all digits of a number side by side: eight of them are added at once. What is read after
- * the last digit is not used, and the tile goes on after the last word. */
+/* The words of one digit lie apart, but all digits of a number side by side: eight of them are scaled and added at once. What is
+ * read after the last digit counts 0 times, and the tile goes on after the last word. */
 #define DIGITS 8
 
-FAST static void sum_some_digits(const noise_shape *shape, const uint32_t *scaled, uint32_t *digits, size_t apart,
+FAST static void sum_some_digits(const noise_shape *shape, const uint32_t *words, uint32_t *digits, size_t apart,
                                  size_t first, size_t n) {
     const size_t parts = shape->parts, step = 4 * shape->blocks, some = parts - first < DIGITS ? parts - first : DIGITS;
-    for (size_t i = 0; i < n; i++, scaled += step) {
-        uint32_t sum[DIGITS] = {0};
+    uint32_t factor[DIGITS] = {0};
+    memcpy(factor, shape->digits + first, some * sizeof *factor);
+    for (size_t i = 0; i < n; i++, words += step) {
+        uint64_t sum[DIGITS] = {0};
         for (size_t k = first; k < shape->s * parts; k += parts)
-            for (size_t l = 0; l < DIGITS; l++) sum[l] += scaled[k + l];
-        for (size_t l = 0; l < some; l++) digits[(first + l) * apart + i] = sum[l];
+            for (size_t l = 0; l < DIGITS; l++) sum[l] += (uint64_t)words[k + l] * factor[l] >> 32;
+        for (size_t l = 0; l < some; l++) digits[(first + l) * apart + i] = (uint32_t)sum[l];
     }
 }
 
@@ -425,7 +418,6 @@ static void draw_piece(int level, const noise_shape *shape, const schedule *plan
         const uint32_t *const z = words.word + i * step + shape->s * shape->parts;
         t[i] = high_half(times(z[0] | (uint64_t)z[1] << 32, shape->wide_range));
     }
-    scale_words(words.word, shape->factor, n * step);
     for (size_t l = 0; l < shape->parts; l += DIGITS) sum_some_digits(shape, words.word, digits, apart, l, n);
 }
 
@@ -450,14 +442,26 @@ FAST static void reduce_light(uint32_t p, uint64_t *x, const uint64_t *from, siz
     for (size_t i = 0; i < n; i++) x[i] = folded_light(from[i], p);
 }
 
-FAST static void horner_light(uint32_t p, uint64_t *x, uint32_t digit, const uint32_t *added, size_t n) {
-    for (size_t i = 0; i < n; i++) x[i] = folded_light(x[i] * digit + added[i], p); /* x < 2^30, digit < 2^16 */
+/* Two digits at a time: x < 2^30, each of the bases < 2^16. */
+FAST static void horner_light(uint32_t p, uint64_t *x, uint32_t low_base, uint32_t high_base, const uint32_t *low,
+                              const uint32_t *high, size_t n) {
+    const uint32_t base = low_base * high_base;
+    for (size_t i = 0; i < n; i++)
+        x[i] = folded_light((uint64_t)(uint32_t)x[i] * base + (uint64_t)high[i] * low_base + low[i], p);
+}
+
+FAST static void horner_once_light(uint32_t p, uint64_t *x, uint32_t base, const uint32_t *added, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = folded_light((uint64_t)(uint32_t)x[i] * base + added[i], p);
 }
 
 static void join_digits32(const noise_shape *shape, noise_tile *x, uint32_t p, size_t n) { /* modulo p */
     if (LIGHT(p)) {
         reduce_light(p, x->all, x->t, n);
-        for (size_t l = shape->parts; l-- > 0;) horner_light(p, x->all, shape->digits[l], x->digit + l * n, n);
+        size_t l = shape->parts;
+        const uint32_t *const base = shape->digits, *const digit = x->digit;
+        for (; l > 1; l -= 2)
+            horner_light(p, x->all, base[l - 2], base[l - 1], digit + (l - 2) * n, digit + (l - 1) * n, n);
+        if (l) horner_once_light(p, x->all, base[0], digit, n);
         return;
     }
     for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->t[i], p);
