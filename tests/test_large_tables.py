@@ -232,22 +232,15 @@ def test_a_round_takes_little_memory_beyond_tables_results_and_the_sum(
 def test_an_upload_that_is_not_complete_goes_to_a_file_and_counts_as_from_memory(
     monkeypatch: pytest.MonkeyPatch, many_chunks: None
 ) -> None:
-    monkeypatch.setattr(spool, "HELD_BYTES", 100)
-    rolled: list[bool] = []
+    monkeypatch.setattr(spool, "HELD_BYTES", 1000)
+    in_files: list[bool] = []
+    close = spool.Spool.close
 
-    def held() -> Any:
-        file = original()
-        close = file.close
+    def closed(self: spool.Spool) -> None:
+        in_files.append(self._file is not None and bool(self._sizes) and bool(self._chunks))
+        close(self)
 
-        def closed() -> None:
-            rolled.append(file._rolled)
-            close()
-
-        file.close = closed
-        return file
-
-    original: Any = spool.held
-    monkeypatch.setattr(spool, "held", held)
+    monkeypatch.setattr(spool.Spool, "close", closed)
     given_tables = tables()
     fed = Federation(Params(4, dim=6, collusion=1, dropouts=1))
     fed.setup([table.names for table in given_tables])
@@ -256,7 +249,7 @@ def test_an_upload_that_is_not_complete_goes_to_a_file_and_counts_as_from_memory
         assert all(
             np.abs(row - expected[name]).max() < 1.01 * fed.params.resolution for name, row in mean.as_dict().items()
         )
-    assert rolled == [True] * 4
+    assert in_files == [True] * 4
     left = truth(given_tables[:3])
     means = fed.round(given_tables, vanish={3: "upload"})
     for mean in means[:3]:

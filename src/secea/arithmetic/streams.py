@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 BEST: Final[int] = lib.aes_level()
-"""The best level of this processor: 0 none (the portable version is used), 1 AES-NI, 2 VAES on 512 bits."""
+"""The best level of this processor: 0 none (the portable version is used), 1 AES-NI, 2 VAES on 256 bits, 3 on 512."""
 
 
 class Twin(Protocol):

@@ -63,7 +63,8 @@ class Exchange:
         self.here: set[int] = set(clients)
         self.contribute: Callable[[int], None] = _untrained
         """What a client does that is asked for training."""
-        self._pool = ThreadPoolExecutor(os.cpu_count(), initializer=stay_in_this_thread)
+        self._cores = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._cores, initializer=stay_in_this_thread)
 
     def close(self) -> None:
         """Stop: nothing more happens here."""
@@ -122,34 +123,36 @@ class Exchange:
         for n in lost:
             streams[n] = _all_but_last(streams[n])
         self.here -= lost
-        while streams:
-            some = dict(islice(streams.items(), self._abreast))
-            parts = dict(zip(some, self._map(self._part, some.items()), strict=True))
-            with self.clock(SERVER, phase):
-                for n, messages in parts.items():
-                    standing = self.clients[n].standing.to_bytes()
-                    for message in messages:  # one by one: a tap sees what came of those before
-                        yield n, Reply(list(self.tap(n, SERVER, message)), more=True, standing=standing)
-                on = inboxes()
-            self._pass_on(on)
-            ended = {n for n, messages in parts.items() if len(messages) < AT_ONCE}
-            streams = {n: stream for n, stream in streams.items() if n not in ended}
+        # Large messages that the server answers only at the end: a few clients end first, and less has to be kept.
+        row, streamed = self.server.row, self.server.session.form.streamed
+        later = not streamed.isdisjoint(row.sends) and streamed.isdisjoint(row.answers)
+        for some in _grouped(streams, FEW if later else len(streams)):
+            yield from self._drawn(some, phase, inboxes)
         for n in tasks:
             if n in self.here:
                 yield n, Reply([], standing=self.clients[n].standing.to_bytes())
             else:
                 yield n, Failure("it is not there")
 
-    @property
-    def _abreast(self) -> int:
-        """How many clients send at the same time: all of them, or a few if what they send is large and has to be whole.
-
-        What a client makes such a message of takes memory, and so does one that is not complete. If the server answers
-        chunk by chunk, no chunk waits long.
-        """
-        streamed, row = self.server.session.form.streamed, self.server.row
-        few = streamed & set(row.sends) and not streamed & set(row.answers)
-        return FEW if few else len(self.clients)
+    def _drawn(
+        self, streams: Mapping[int, Iterator[Buffer]], phase: str, inboxes: Callable[[], Mapping[int, list[Buffer]]]
+    ) -> Iterator[tuple[int, Reply]]:
+        """All that these clients send, in parts; after each part the clients get what came of it."""
+        while streams:
+            more: dict[int, Iterator[Buffer]] = {}
+            for some in _grouped(streams, self._cores):  # their chunks are used up while they are in the cache
+                parts = self._map(self._part, some.items())
+                with self.clock(SERVER, phase):
+                    for n, messages in zip(some, parts, strict=True):
+                        standing = self.clients[n].standing.to_bytes()
+                        for message in messages:  # one by one: a tap sees what came of those before
+                            yield n, Reply(list(self.tap(n, SERVER, message)), more=True, standing=standing)
+                        if len(messages) == AT_ONCE:
+                            more[n] = some[n]
+            with self.clock(SERVER, phase):
+                on = inboxes()
+            self._pass_on(on)
+            streams = more
 
     def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
         client = self.clients[n]
@@ -206,6 +209,12 @@ class Exchange:
         for n in sorted(self.here & set(self.server.at.members)):
             if overdue := self.clients[n].overdue():
                 raise overdue
+
+
+def _grouped(streams: Mapping[int, Iterator[Buffer]], size: int) -> Iterator[dict[int, Iterator[Buffer]]]:
+    left = iter(streams.items())
+    while some := dict(islice(left, size)):
+        yield some
 
 
 def _untrained(n: int) -> None:

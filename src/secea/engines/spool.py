@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
@@ -10,12 +11,41 @@ import numpy as np
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.grid import blocks
 from secea.arrays import in_a_temporary_file
-from secea.party.form import HELD_BYTES
+from secea.party.form import HELD_BYTES, Held
 
 
-def held() -> IO[bytes]:
-    """For a server: room for an upload that is not complete."""
-    return tempfile.SpooledTemporaryFile(HELD_BYTES)  # whoever writes into it closes it
+class Spool(Held):
+    """For a server: chunks in memory, and in a temporary file once they are many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room, self._sizes = HELD_BYTES, list[int]()
+        self._file: IO[bytes] | None = None
+
+    def put(self, chunk: memoryview) -> None:
+        """The next chunk."""
+        self._room -= len(chunk)
+        if self._room >= 0:
+            super().put(chunk)
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as this
+        self._file.write(chunk)
+        self._sizes.append(len(chunk))
+
+    def chunks(self) -> Iterator[memoryview]:
+        """All of them, in order."""
+        yield from super().chunks()
+        if self._file is not None:
+            self._file.seek(0)
+            for size in self._sizes:
+                yield memoryview(self._file.read(size))
+
+    def close(self) -> None:
+        """Forget them."""
+        super().close()
+        if self._file is not None:
+            self._file.close()
 
 
 def copied(matrix: Floats) -> Floats:

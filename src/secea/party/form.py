@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -214,35 +214,28 @@ HELD_BYTES: Final = 16 << 20
 
 
 class Held:
-    """Room in memory, with what a server needs of a file."""
+    """The chunks of a message that counts only when it is whole, in memory."""
 
     def __init__(self) -> None:
-        self._data, self._at = bytearray(), 0
+        self._chunks: list[memoryview] = []
 
-    def write(self, data: Buffer) -> int:
-        """Append."""
-        self._data += data
-        return len(data)
+    def put(self, chunk: memoryview) -> None:
+        """The next chunk."""
+        self._chunks.append(chunk)
 
-    def seek(self, at: int) -> int:
-        """Where to read from."""
-        self._at = at
-        return at
-
-    def read(self, size: int) -> bytes:
-        """The next bytes."""
-        self._at += size
-        return bytes(memoryview(self._data)[self._at - size : self._at])
+    def chunks(self) -> Iterator[memoryview]:
+        """All of them, in order."""
+        yield from self._chunks
 
     def close(self) -> None:
-        """Forget all."""
-        self._data = bytearray()
+        """Forget them."""
+        self._chunks.clear()
 
 
 class ServerDefaults:
     """Defaults for a server's part: everything in memory."""
 
-    held: Callable[[], Held | IO[bytes]] = Held
+    held: Callable[[], Held] = Held
 
 
 class ServerPart(Protocol):
@@ -250,7 +243,7 @@ class ServerPart(Protocol):
 
     link: Link
     """Its connections. Set before anything else is called."""
-    held: Callable[[], Held | IO[bytes]]
+    held: Callable[[], Held]
     """Makes room for a message that counts only when it is whole, in memory or wherever an engine wants it."""
 
     def prepare(self, at: Agreement) -> None:

@@ -7,6 +7,7 @@ the others upload only their sum opens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues, Ring
@@ -62,8 +63,13 @@ def shares(secret: int, threshold: int, clients: Sequence[int], stream: KeyStrea
     return dealt
 
 
-def weights_at_zero(clients: Sequence[int]) -> dict[int, int]:
+def weights_at_zero(clients: Sequence[int]) -> Mapping[int, int]:
     """What each client's share counts in the secret."""
+    return _weights_at_zero(tuple(clients))
+
+
+@lru_cache(maxsize=16)  # mostly the same clients open all secrets of a round
+def _weights_at_zero(clients: tuple[int, ...]) -> Mapping[int, int]:
     return {v: holder_weight(clients, v) for v in clients}
 
 

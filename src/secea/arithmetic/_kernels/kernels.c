@@ -361,27 +361,40 @@ void join32(const uint32_t *primes, size_t count, const uint32_t *inverses, cons
     }
 }
 
-/* The exponent of the leading bit, and that of the lowest bit that is set, of a nonzero number that is not denormal. */
+#define MANTISSA ((UINT64_C(1) << 52) - 1)
+
 static inline int leading_bit(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return (int)(bits >> 52 & 0x7FF) - 1023;
 }
 
-static inline int lowest_bit(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return leading_bit(x) - 52 + trailing_zeros(bits | UINT64_C(1) << 52);
+/* All bits that a mantissa has, and the least exponent of a lowest bit. The lowest bit of a mantissa is a whole number below 2^52:
+ * the exponent of that as a float is its place. Numbers without a leading one are zero, or as good as zero. */
+FAST static void lowest_bits(const double *x, size_t n, uint64_t *mantissas, int64_t *least) {
+    uint64_t all = 0;
+    int64_t low = INT_MAX;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        double place;
+        memcpy(&bits, x + i, sizeof bits);
+        const int64_t e = (int64_t)(bits >> 52 & 0x7FF);
+        const uint64_t mantissa = bits & MANTISSA, lowest = (mantissa & (0 - mantissa)) | UINT64_C(1075) << 52;
+        memcpy(&place, &lowest, sizeof place); /* 2^52 and the bit */
+        place -= 0x1p52;
+        memcpy(&bits, &place, sizeof bits);
+        const int64_t exponent = e - 1023 + (mantissa ? (int64_t)(bits >> 52) - 1075 : 0), here = e ? exponent : INT_MAX;
+        all |= e ? mantissa : 0;
+        low = here < low ? here : low;
+    }
+    *mantissas = all, *least = low;
 }
 
 void significance(const double *x, size_t n, int *used, int *step) {
-    *used = 0, *step = INT_MAX;
-    for (size_t i = 0; i < n; i++) {
-        if (leading_bit(x[i]) == -1023) continue; /* zero, or denormal: as good as zero */
-        const int top = leading_bit(x[i]), low = lowest_bit(x[i]);
-        if (top - low > *used) *used = top - low;
-        if (low < *step) *step = low;
-    }
+    uint64_t mantissas;
+    int64_t least;
+    lowest_bits(x, n, &mantissas, &least);
+    *used = 52 - trailing_zeros(mantissas | UINT64_C(1) << 52), *step = (int)least;
 }
 
 #define MOST_SIZES 64

@@ -38,9 +38,10 @@
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AESNI __attribute__((target("aes,sse4.1")))
-#define VAES __attribute__((target("aes,vaes,avx512f,avx512bw")))
+#define VAES256 __attribute__((target("aes,vaes,avx2")))
+#define VAES512 __attribute__((target("aes,vaes,avx512f,avx512bw")))
 
-static int has_avx2, has_aes; /* has_aes: 1 AES-NI, 2 VAES on 512 bits */
+static int has_avx2, has_aes; /* has_aes: 1 AES-NI, 2 VAES on 256 bits, 3 on 512 */
 
 /* Compilers have a function for this, but not all know VAES, and not all bring what it needs. */
 __attribute__((constructor)) static void ask_the_processor(void) {
@@ -51,7 +52,8 @@ __attribute__((constructor)) static void ask_the_processor(void) {
     __asm__ volatile("xgetbv" : "=a"(saved), "=d"(more) : "c"(0));
     if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
     has_avx2 = b >> 5 & 1;
-    if (has_aes && (saved & 0xE6) == 0xE6 && (b >> 16 & 1) && (b >> 30 & 1) && (c >> 9 & 1)) has_aes = 2; /* AVX-512 F, BW */
+    if (!has_aes || !has_avx2 || !(c >> 9 & 1)) return; /* VAES */
+    has_aes = (saved & 0xE6) == 0xE6 && (b >> 16 & 1) && (b >> 30 & 1) ? 3 : 2; /* AVX-512 F, BW */
 }
 #endif
 

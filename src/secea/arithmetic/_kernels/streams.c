@@ -67,8 +67,31 @@ AESNI static void encrypt_aesni(const schedule *plan, const uint8_t *in, uint64_
     }
 }
 
-VAES static void encrypt_vaes(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
-                              size_t blocks) {
+VAES256 static void encrypt_vaes256(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                                    size_t blocks) {
+    const __m256i big_endian =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8));
+    const __m256i two = _mm256_setr_epi64x(0, 2, 0, 2);
+    const int64_t start = (int64_t)head, next = (int64_t)(first + 1);
+    __m256i number = _mm256_setr_epi64x(start, (int64_t)first, start, next), key[15];
+    for (int r = 0; r < 15; r++) key[r] = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)plan->round[r]));
+    for (size_t done = 0; done < blocks; done += 16) {
+        __m256i x[8];
+        EACH(8) {
+            if (in) x[v] = _mm256_loadu_si256((const __m256i *)(in + 16 * done) + v);
+            else {
+                x[v] = _mm256_shuffle_epi8(number, big_endian);
+                number = _mm256_add_epi64(number, two);
+            }
+            x[v] = _mm256_xor_si256(x[v], key[0]);
+        }
+        _Pragma("GCC unroll 13") for (int r = 1; r < 14; r++) EACH(8) x[v] = _mm256_aesenc_epi128(x[v], key[r]);
+        EACH(8) _mm256_storeu_si256((__m256i *)(out + 16 * done) + v, _mm256_aesenclast_epi128(x[v], key[14]));
+    }
+}
+
+VAES512 static void encrypt_vaes512(const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first, uint8_t *out,
+                                    size_t blocks) {
     const __m512i big_endian =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8));
     const __m512i four = _mm512_set1_epi64(4), steps = _mm512_setr_epi64(0, 0, 0, 1, 0, 2, 0, 3);
@@ -93,7 +116,7 @@ VAES static void encrypt_vaes(const schedule *plan, const uint8_t *in, uint64_t 
 
 static inline void encrypt(int level, const schedule *plan, const uint8_t *in, uint64_t head, uint64_t first,
                            uint8_t *out, size_t blocks) {
-    (level > 1 ? encrypt_vaes : encrypt_aesni)(plan, in, head, first, out, blocks);
+    (level > 2 ? encrypt_vaes512 : level > 1 ? encrypt_vaes256 : encrypt_aesni)(plan, in, head, first, out, blocks);
 }
 #else /* there is no level above 0, so that none of these is called */
 int aes_level(void) { return 0; }
@@ -329,7 +352,6 @@ typedef struct {
     size_t s, parts, blocks, piece, most; /* `piece` elements in a tile of words, `most` of noise */
     const uint32_t *digits;
     uint64_t wide_range;
-    uint32_t factor[WORDS32]; /* of each word of a tile; 0 for those of t, and for those that are not used */
 } noise_shape;
 
 typedef struct {
@@ -342,47 +364,44 @@ static void shape_noise(noise_shape *shape, size_t s, const uint32_t *digits, si
     shape->blocks = (s * parts + 5) / 4, shape->piece = BLOCKS / shape->blocks;
     const size_t room = parts * BLOCKS > WORDS32 ? WORDS32 / parts : BLOCKS; /* piece * parts <= WORDS32 / s */
     shape->most = room / shape->piece * shape->piece;
-    for (size_t k = 0; k < shape->piece * shape->blocks * 4; k++) {
-        const size_t word = k % (shape->blocks * 4);
-        shape->factor[k] = word < s * parts ? digits[word % parts] : 0;
-    }
 }
 
-FAST static void scale_words(uint32_t *words, const uint32_t *factor, size_t n) {
-    for (size_t k = 0; k < n; k++) words[k] = (uint32_t)((uint64_t)words[k] * factor[k] >> 32);
-}
-
-/* The words of one digit lie apart, but all digits of a number side by side: eight of them are added at once. What is read after
- * the last digit is not used, and the tile goes on after the last word. */
+/* The words of one digit lie apart, but all digits of a number side by side: eight of them are scaled and added at once. What is
+ * read after the last digit counts 0 times, and the tile goes on after the last word. */
 #define DIGITS 8
 
-FAST static void sum_some_digits(const noise_shape *shape, const uint32_t *scaled, uint32_t *digits, size_t apart,
+FAST static void sum_some_digits(const noise_shape *shape, const uint32_t *words, uint32_t *digits, size_t apart,
                                  size_t first, size_t n) {
     const size_t parts = shape->parts, step = 4 * shape->blocks, some = parts - first < DIGITS ? parts - first : DIGITS;
-    for (size_t i = 0; i < n; i++, scaled += step) {
-        uint32_t sum[DIGITS] = {0};
+    uint32_t factor[DIGITS] = {0};
+    memcpy(factor, shape->digits + first, some * sizeof *factor);
+    for (size_t i = 0; i < n; i++, words += step) {
+        uint64_t sum[DIGITS] = {0};
         for (size_t k = first; k < shape->s * parts; k += parts)
-            for (size_t l = 0; l < DIGITS; l++) sum[l] += scaled[k + l];
-        for (size_t l = 0; l < some; l++) digits[(first + l) * apart + i] = sum[l];
+            for (size_t l = 0; l < DIGITS; l++) sum[l] += (uint64_t)words[k + l] * factor[l] >> 32;
+        for (size_t l = 0; l < some; l++) digits[(first + l) * apart + i] = (uint32_t)sum[l];
     }
 }
 
-/* Of one digit: the scaled halves of each pair of words, added; pairs of t are of no use then. */
-FAST static void scale_pairs(uint64_t *pairs, uint32_t digit, size_t n) {
-    for (size_t k = 0; k < n; k++)
-        pairs[k] = ((pairs[k] & UINT32_MAX) * digit >> 32) + ((pairs[k] >> 32) * digit >> 32);
+/* (a * b) >> 64 by halves of 32 bits, which many elements have done side by side */
+static inline uint64_t high_by_halves(uint64_t a, uint64_t b) {
+    const uint64_t a1 = a >> 32, a0 = (uint32_t)a, b1 = b >> 32, b0 = (uint32_t)b;
+    const uint64_t one = a1 * b0 + (a0 * b0 >> 32), two = a0 * b1 + (uint32_t)one; /* neither overflows */
+    return a1 * b1 + (one >> 32) + (two >> 32);
 }
 
-#define SUM_PAIRS(used, step)                                                                                          \
-    for (size_t i = 0; i < n; i++, scaled += (step)) {                                                                 \
-        uint64_t sum = 0;                                                                                              \
-        for (size_t k = 0; k < (used); k++) sum += scaled[k];                                                          \
-        digits[i] = (uint32_t)sum;                                                                                     \
-    }
+static inline uint64_t scaled_halves(uint64_t x, uint32_t digit) {
+    return ((uint64_t)(uint32_t)x * digit >> 32) + ((x >> 32) * digit >> 32);
+}
 
-FAST static void sum_pairs(const noise_shape *shape, const uint64_t *scaled, uint32_t *digits, size_t n) {
-    if (shape->s == 6) SUM_PAIRS(3, 4) /* by far the most frequent */
-    else SUM_PAIRS(shape->s / 2, 2 * shape->blocks)
+/* Six numbers of one digit, by far the most frequent: an element is four pairs of words. */
+FAST static void draw_six(const uint64_t *pairs, uint32_t digit, uint64_t wide_range, uint32_t *digits, uint64_t *t,
+                          size_t n) {
+    for (size_t i = 0; i < n; i++, pairs += 4) {
+        digits[i] = (uint32_t)(scaled_halves(pairs[0], digit) + scaled_halves(pairs[1], digit) +
+                               scaled_halves(pairs[2], digit));
+        t[i] = high_by_halves(pairs[3], wide_range);
+    }
 }
 
 /* A tile of words: its elements, of whose digits `apart` lie between one and the next */
@@ -391,16 +410,14 @@ static void draw_piece(int level, const noise_shape *shape, const schedule *plan
     tile words;
     const size_t step = 4 * shape->blocks;
     encrypt(level, plan, NULL, head, first * shape->blocks, words.byte, n * shape->blocks);
+    if (shape->parts == 1 && shape->s == 6) {
+        draw_six(words.pair, shape->digits[0], shape->wide_range, digits, t, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         const uint32_t *const z = words.word + i * step + shape->s * shape->parts;
         t[i] = high_half(times(z[0] | (uint64_t)z[1] << 32, shape->wide_range));
     }
-    if (shape->parts == 1 && shape->s % 2 == 0) {
-        scale_pairs(words.pair, shape->digits[0], n * step / 2);
-        sum_pairs(shape, words.pair, digits, n);
-        return;
-    }
-    scale_words(words.word, shape->factor, n * step);
     for (size_t l = 0; l < shape->parts; l += DIGITS) sum_some_digits(shape, words.word, digits, apart, l, n);
 }
 
@@ -425,14 +442,26 @@ FAST static void reduce_light(uint32_t p, uint64_t *x, const uint64_t *from, siz
     for (size_t i = 0; i < n; i++) x[i] = folded_light(from[i], p);
 }
 
-FAST static void horner_light(uint32_t p, uint64_t *x, uint32_t digit, const uint32_t *added, size_t n) {
-    for (size_t i = 0; i < n; i++) x[i] = folded_light(x[i] * digit + added[i], p); /* x < 2^30, digit < 2^16 */
+/* Two digits at a time: x < 2^30, each of the bases < 2^16. */
+FAST static void horner_light(uint32_t p, uint64_t *x, uint32_t low_base, uint32_t high_base, const uint32_t *low,
+                              const uint32_t *high, size_t n) {
+    const uint32_t base = low_base * high_base;
+    for (size_t i = 0; i < n; i++)
+        x[i] = folded_light((uint64_t)(uint32_t)x[i] * base + (uint64_t)high[i] * low_base + low[i], p);
+}
+
+FAST static void horner_once_light(uint32_t p, uint64_t *x, uint32_t base, const uint32_t *added, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = folded_light((uint64_t)(uint32_t)x[i] * base + added[i], p);
 }
 
 static void join_digits32(const noise_shape *shape, noise_tile *x, uint32_t p, size_t n) { /* modulo p */
     if (LIGHT(p)) {
         reduce_light(p, x->all, x->t, n);
-        for (size_t l = shape->parts; l-- > 0;) horner_light(p, x->all, shape->digits[l], x->digit + l * n, n);
+        size_t l = shape->parts;
+        const uint32_t *const base = shape->digits, *const digit = x->digit;
+        for (; l > 1; l -= 2)
+            horner_light(p, x->all, base[l - 2], base[l - 1], digit + (l - 2) * n, digit + (l - 1) * n, n);
+        if (l) horner_once_light(p, x->all, base[0], digit, n);
         return;
     }
     for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->t[i], p);
@@ -662,17 +691,47 @@ FAST static void mix_grids(uint64_t *blocks, const uint64_t *grid, size_t n) { /
     for (size_t i = 0; i < n; i++) blocks[2 * i] += grid[i];
 }
 
-static void draw_units(uint64_t *narrow, const uint64_t *z, const uint64_t *units, size_t n) {
-    for (size_t i = 0; i < n; i++) narrow[i] += high_half(times(z[2 * i], units[i])) - units[i] / 2;
+FAST static void draw_units(uint64_t *narrow, const uint64_t *z, const uint64_t *units, size_t n) {
+    for (size_t i = 0; i < n; i++) narrow[i] += high_by_halves(z[2 * i], units[i]) - units[i] / 2;
 }
 
+/* The blocks of numbers of one row, from some column on. */
+FAST static void put_blocks(uint64_t *blocks, const double *x, uint64_t first, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const double number = x[i] + 0.0; /* no minus zero */
+        blocks[2 * i] = first + i;
+        memcpy(blocks + 2 * i + 1, &number, sizeof number);
+    }
+}
+
+/* rint for |x| < 2^61, with nothing that a vector has no instruction for: 1.5 * 2^52 and a small number have that number, rounded,
+ * as their lowest bits. First for x / 2^32, then for what is left, exactly. */
+#define SHIFTED 0x1.8p52
+
+static inline int64_t small_rint(double x) {
+    int64_t bits;
+    x += SHIFTED;
+    memcpy(&bits, &x, sizeof bits);
+    return bits - (INT64_C(0x4338) << 48);
+}
+
+static inline int64_t whole_of(double x) {
+    const double high = (x * 0x1p-32 + SHIFTED) - SHIFTED;
+    return (int64_t)((uint64_t)small_rint(high) << 32) + small_rint(x - high * 0x1p32);
+}
+
+/* Whether a number fits is seen from its bits, and what does not is made 0 by them: a choice between floats would be a branch. */
 FAST static int join_fill(const double *x, const uint64_t *fill, size_t n, double scale, int64_t centre, int64_t *out) {
     uint64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
-        const double size = x[i] * scale;
-        const int fits = fabs(size) < 0x1p61; /* nor does what is not a number */
-        bad |= !fits;
-        out[i] = (int64_t)rint(fits ? size : 0.0) + (int64_t)fill[i] - centre;
+        double size = x[i] * scale;
+        int64_t bits;
+        memcpy(&bits, &size, sizeof bits);
+        const int64_t fits = (bits & INT64_MAX) < INT64_C(1084) << 52 ? -1 : 0; /* |size| < 2^61; not what is no number */
+        bad |= (uint64_t)~fits;
+        bits &= fits;
+        memcpy(&size, &bits, sizeof size);
+        out[i] = whole_of(size) + (int64_t)fill[i] - centre;
     }
     return bad != 0;
 }
@@ -698,11 +757,8 @@ int encode_filled(int level, const double *x, const uint64_t *entities, size_t r
         for (size_t i = 0; i < n;) {
             const size_t stop = n - i < dim - column ? n : i + dim - column;
             grids_of(x + start + i, stop - i, used[row], bits_of(step[row]), most, grid + i);
-            for (; i < stop; i++, column++) {
-                const double number = x[start + i] + 0.0; /* no minus zero */
-                in.pair[2 * i] = entities[row] + column;
-                memcpy(in.pair + 2 * i + 1, &number, sizeof number);
-            }
+            put_blocks(in.pair + 2 * i, x + start + i, entities[row] + column, stop - i);
+            column += stop - i, i = stop;
             if (column == dim) column = 0, row++;
         }
         memset(fill, 0, n * sizeof *fill);

@@ -1,6 +1,6 @@
 /* Key streams, noise and fill: AES-256, in the words and counter blocks that portable.py defines. `level` says which
- * instructions are used: 1 AES-NI, 2 VAES on 512 bits, at most what aes_level gives; functions that take one need at least 1.
- * Vectors are those of kernels.h. `keys` are 32 bytes each. This file is read by the compiler and by cffi: plain
+ * instructions are used: 1 AES-NI, 2 VAES on 256 bits, 3 on 512, at most what aes_level gives; functions that take one need at
+ * least 1. Vectors are those of kernels.h. `keys` are 32 bytes each. This file is read by the compiler and by cffi: plain
  * declarations only. */
 
 /* 0 where the processor has no AES instructions */

@@ -141,6 +141,7 @@ class KeyedClient(ClientDefaults):
         self.released = Released()
         self.uploaded = 0
         """The number q of an upload that was not opened yet."""
+        self._secrets: RoundSecrets | None = None
 
     # --------------------------------------------------------------------------------------------- the user's calls
 
@@ -295,7 +296,7 @@ class KeyedClient(ClientDefaults):
 
     def enter(self, at: Agreement) -> None:
         """Draw the randomness that a phase needs."""
-        before = self.names
+        before, self._secrets = self.names, None
         self.naming.enter(at)
         if self.names != before:
             self.result = None  # its rows belong to other entities
@@ -407,7 +408,10 @@ class KeyedClient(ClientDefaults):
         """The shared key streams of this attempt at a round."""
         assert self.union is not None
         n = self.numbers
-        return RoundSecrets(n.ring, self.params.dim, n.checks, self.union.secret, self.union.L, at.round)
+        secrets = RoundSecrets(n.ring, self.params.dim, n.checks, self.union.secret, self.union.L, at.round)
+        if secrets != self._secrets:  # else it has their keys
+            self._secrets = secrets
+        return self._secrets
 
     def _own(self, span: slice) -> slice:
         """Which of its own entities have slots in this stretch."""
@@ -502,7 +506,7 @@ class KeyedClient(ClientDefaults):
         ring.subtract_into(x, self._under_keys(own, at))
         found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
-        inside = np.maximum(found.max(axis=1), -found.min(axis=1)) <= most
+        inside = (np.abs(found) <= most).all(axis=1)
         # Only an owner notices a missing mean, and it tells nobody: its own row stays.
         self.round = replace(self.round, read=chunk + 1)
         places = self.round.rows[order]

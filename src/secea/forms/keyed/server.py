@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +50,7 @@ class KeyedServer(ServerDefaults):
         self._chunks: dict[int, _Chunk] = {}
         self._divided = 0
         self.opening = Opening(form, params, session)
-        self._parts: dict[int, Held | IO[bytes]] = {}  # with drop-outs: uploads that are not complete
+        self._parts: dict[int, Held] = {}  # with drop-outs: uploads that are not complete
         self._over: list[tuple[bytes, int]] = []  # the masks on the sum
         self._votes = b""
         self.renamed = False
@@ -97,14 +96,12 @@ class KeyedServer(ServerDefaults):
         self._rows(sender, chunk, payload, at)  # refused before anything of it is kept, or in the sum
         if sender not in self._parts:
             self._parts[sender] = self.held()
-        parts, layout = self._parts[sender], self.form.layout(kind, self.params, at, sender)
-        parts.write(payload)
-        if chunk + 1 < layout.chunks:
-            return
-        parts.seek(0)  # only whole uploads are in the sum
-        for number in range(layout.chunks):
-            self._add(sender, number, memoryview(parts.read(layout.payload_bytes(number))), at)
-        self._parts.pop(sender).close()
+        parts = self._parts[sender]
+        parts.put(payload)
+        if chunk + 1 == self.form.layout(kind, self.params, at, sender).chunks:  # only whole uploads are in the sum
+            for number, whole in enumerate(parts.chunks()):
+                self._add(sender, number, whole, at)
+            self._parts.pop(sender).close()
 
     def _rows(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> tuple[Residues, Residues | None]:
         """The rows of a chunk of an upload, and the columns of a noise client; `ValueError` if they are none."""

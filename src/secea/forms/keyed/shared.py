@@ -26,10 +26,15 @@ class RoundSecrets:
     union: bytes
     """L."""
     q: int
+    _keys: dict[tuple[str | int, ...], bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The keys of streams that were asked for: all chunks have the same."""
 
     def key(self, name: str, *of: int) -> bytes:
         """The key of one stream of this round."""
-        return expand(self.secret, name, self.union, b"%d" % self.q, *(b"%d" % number for number in of))
+        if (name, *of) not in self._keys:
+            numbers = (b"%d" % number for number in (self.q, *of))
+            self._keys[name, *of] = expand(self.secret, name, self.union, *numbers)
+        return self._keys[name, *of]
 
     def alpha(self) -> tuple[Residues, ...]:
         """The weights of the columns, for each check."""
