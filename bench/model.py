@@ -20,11 +20,10 @@ from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params
 from secea.party.client import ROWS_BYTES
-from secea.party.phases import Agreement, Begin, Common, Route
+from secea.party.phases import Agreement, Begin, Route
 from secea.steps.union import COLUMNS, Geometry
 from secea.wire.keys import HELLO_BYTES, KEY_BYTES
-from secea.wire.messages import CHUNK_BYTES, DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Layout
-from secea.wire.randomness import SEED_BYTES
+from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Layout
 
 CORRUPT: Final = 0.05
 VANISH: Final = 0.05
@@ -40,44 +39,62 @@ COMMITTEE: Final = "committee"
 
 
 @dataclass(frozen=True)
+class Bounded(Keyed):
+    """The keyed form with other numbers: counts are hidden up to a bound, and shown above it."""
+
+    hidden: Numbers | None = None
+
+    def numbers(self, params: Params) -> Numbers:
+        """Field, fixed point, fill and noise."""
+        return self.hidden or super().numbers(params)
+
+
+@dataclass(frozen=True)
 class Setting:
     """Who takes part in a round, and how many each of them has to do with."""
 
     form: Keyed
     params: Params
     """Its clients are those who hold the key and the shares: all of them, or the committee."""
-    numbers: Numbers
     clients: int
     """Those who contribute to a round."""
     union: int
     own: int
     masks: int
-    """Neighbours of each."""
+    """Neighbours of each. One client has one more where these and the clients are odd in number."""
     noisy: int
     """Noise clients."""
     built: bool = True
+    """Without a committee."""
 
     @classmethod
-    def of(cls, shape: Shape, dropouts: int) -> Setting:
-        """The keyed form as it is."""
+    def of(cls, shape: Shape, dropouts: int, most: int = 0) -> Setting:
+        """The keyed form as it is; or with counts that are hidden up to `most`."""
         form = Keyed()
         params = form.checked(shape.params(dropouts=dropouts))
         N = params.clients
-        masks, noisy = min(form.degree(params), N - 1), form.noise_count(params, N)
-        return cls(form, params, form.numbers(params), N, shape.entities, shape.own, masks, noisy)
+        noisy = form.noise_count(params, N)
+        if most:
+            form = Bounded(hidden=wide_numbers(params, N, most, noisy))
+        return cls(form, params, N, shape.entities, shape.own, min(form.degree(params), N - 1), noisy)
 
     @classmethod
     def wide(cls, shape: Shape, contributors: int, most: int) -> Setting:
         """The design for `shape.clients`, with counts hidden up to `most`; T and D are shares of all clients."""
-        form, (members, T) = Keyed(batch=1), committee()
-        params = form.checked(Params(
+        members, T = committee()
+        params = Params(
             clients=members, collusion=T, dropouts=T, dim=shape.dim, max_entities=shape.bound or shape.own,
             max_union=shape.entities,
-        ))  # fmt: skip
-        noisy = _enough(SIGMA + math.log2(ROUNDS), CORRUPT + VANISH)
-        masks = 2 * _enough(SIGMA + math.log2(ROUNDS) + math.log2(contributors), CORRUPT)
-        numbers = wide_numbers(params, shape.clients, most, noisy)
-        return cls(form, params, numbers, contributors, shape.entities, shape.own, masks, noisy, built=False)
+        )  # fmt: skip
+        bits = SIGMA + math.log2(ROUNDS)
+        noisy, masks = _enough(bits, CORRUPT + VANISH), 2 * _enough(bits + math.log2(contributors), CORRUPT)
+        form = Bounded(batch=1, hidden=wide_numbers(params, shape.clients, most, noisy))
+        return cls(form, params, contributors, shape.entities, shape.own, masks, noisy, built=False)
+
+    @property
+    def numbers(self) -> Numbers:
+        """Field, fixed point, fill and noise."""
+        return self.form.numbers(self.params)
 
     @property
     def element(self) -> int:
@@ -105,14 +122,7 @@ class Setting:
         at = Agreement("upload", everyone, everyone, union=1, names=1, round=1, size=self.union)
         turn = self.form.noise_clients(self.params, at)
         others = [n for n in everyone if n not in turn]
-        layout = self.form.layout(kind, self.params, at, turn[0] if noisy or not others else others[0])
-        if kind not in (Kind.UPLOAD, Kind.MEANS) or self.built:
-            return layout
-        checks, step = self.numbers.checks, max(1, CHUNK_BYTES // (self.width * self.element))
-        if kind is Kind.MEANS:
-            return Layout(self.union, (self.width - 2) * self.element + 1, per_chunk=step)
-        row = (self.width + (checks if noisy else 0)) * self.element
-        return Layout(self.union, row, per_chunk=step, prefix=SEED_BYTES if noisy else 0)
+        return self.form.layout(kind, self.params, at, turn[0] if noisy or not others else others[0])
 
 
 def _enough(bits: float, share: float) -> int:
@@ -158,22 +168,30 @@ class Message:
     down: int = 0
     by: str = CLIENT
     to: str = CLIENT
+    chunks: int = 1
 
 
 def _sealed(size: int) -> int:
     return message_bytes(Layout(1, size))
 
 
+def _cut(layout: Layout, message: Message, *, signed: bool = False) -> Message:
+    """The message with the size and the chunks that its layout gives it."""
+    return replace(message, size=message_bytes(layout, signed=signed), chunks=layout.chunks)
+
+
 def _whole(s: Setting, kind: IntEnum, up: int, down: int = 0, *, by: str = CLIENT, to: str = CLIENT) -> Message:
-    size = message_bytes(s.layout(kind), signed=s.form.routes[kind] is Route.ALL)
-    return Message(kind.name.lower(), size, up, down, by, to)
+    message = Message(kind.name.lower(), 0, up, down, by, to)
+    return _cut(s.layout(kind), message, signed=s.form.routes[kind] is Route.ALL)
 
 
 def _broadcast(s: Setting, kind: IntEnum, receivers: int, to: str = CLIENT) -> list[Message]:
     """A broadcast, its key, and the tag of each receiver."""
-    key, tag = _sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), _sealed(TAG_BYTES)
-    sizes = {kind.name: message_bytes(s.layout(kind)), Common.KEY.name: key, Common.DIGEST.name: tag}
-    return [Message(name.lower(), size, down=receivers, to=to) for name, size in sizes.items()]
+    return [
+        _whole(s, kind, 0, receivers, to=to),
+        Message("key", _sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), down=receivers, to=to),
+        Message("digest", _sealed(TAG_BYTES), down=receivers, to=to),
+    ]
 
 
 def round_messages(s: Setting) -> list[Message]:
@@ -183,8 +201,8 @@ def round_messages(s: Setting) -> list[Message]:
     sent = [
         Message("begin", _sealed(members), down=2 * n),
         _whole(s, Kind.READY, n),
-        Message("upload", message_bytes(s.layout(Kind.UPLOAD, noisy=True)), s.noisy),
-        Message("upload", message_bytes(s.layout(Kind.UPLOAD)), n - s.noisy),
+        _cut(s.layout(Kind.UPLOAD, noisy=True), Message("upload", 0, s.noisy)),
+        _whole(s, Kind.UPLOAD, n - s.noisy),
         *_broadcast(s, Kind.MEANS, n),
     ]
     if not s.params.dropouts:
@@ -217,7 +235,7 @@ def setup_messages(s: Setting, everybody: int = 0) -> list[Message]:
         _whole(s, Kind.SHARE, pairs, pairs, by=role, to=role),
         _whole(s, Kind.LIST, N),
         _whole(s, Kind.MARK, N, others, to=role),
-        replace(lists[0], size=message_bytes(replace(s.layout(Kind.LISTS), sections=N))),
+        _cut(replace(s.layout(Kind.LISTS), sections=N), lists[0]),
         *lists[1:],
         _whole(s, Kind.EVALUATION, answers, answers, by=role),
         _whole(s, Kind.PART, others, others, by=role),
@@ -252,10 +270,17 @@ Work = dict[str, tuple[int, Counter[str]]]
 """For each role: how many have it, and what one of them does. The names are those of `bench.units`."""
 
 
-def _hops(messages: list[Message], s: Setting) -> int:
-    """Messages and chunks on all legs."""
-    chunks = {"upload": s.layout(Kind.UPLOAD).chunks, "means": s.layout(Kind.MEANS).chunks}
-    return sum((each.up + each.down) * chunks.get(each.kind, 1) for each in messages)
+def _hops(s: Setting, messages: list[Message], clients: int, work: Work) -> None:
+    """Each message and chunk on each leg: half of the work is done at either end, and one end is the server's."""
+    legs: Counter[str] = Counter()
+    for each in messages:
+        legs[each.by] += each.up * each.chunks
+        legs[each.to] += each.down * each.chunks
+    halves = {CLIENT: legs[CLIENT] // (2 * clients), COMMITTEE: legs[COMMITTEE] // (2 * s.params.clients)}
+    work[CLIENT][1]["hop"] = halves[CLIENT]
+    if legs[COMMITTEE]:
+        work[COMMITTEE][1]["hop"] = halves[COMMITTEE]
+    work["server"][1]["hop"] = legs.total() - clients * halves[CLIENT] - s.params.clients * halves[COMMITTEE]
 
 
 def round_work(s: Setting) -> Work:
@@ -268,24 +293,25 @@ def round_work(s: Setting) -> Work:
         "encode": s.own * d, "decode": s.own * d, "name": s.own, "write": M, "read": M, "pad": s.noisy * pad,
         "mask": (s.masks + tolerant) * s.upload, "seal": s.upload, "open": s.means, "tag": s.means,
         "derive": (n - 1 if s.built else s.masks) + s.masks + chunks * (2 * (3 + 2 * checks) + s.noisy * checks),
+        "turn": 1,
     })  # fmt: skip
     noisy = Counter({"noise": M * d, "weigh": M, "seal": pad})
     server = Counter({
         "open": n * s.upload + s.noisy * pad, "add": n * s.upload, "noise": s.noisy * M * d, "divide": M,
-        "seal": s.means, "tag": n * s.means, "hop": _hops(round_messages(s), s),
+        "seal": s.means, "tag": n * s.means,
     })  # fmt: skip
-    roles: Work = {CLIENT: (n, client), "noise client": (s.noisy, noisy), "server": (1, server)}
-    if not tolerant:
-        return roles
-    client["exchange"] = s.masks
-    server += Counter({"keep": n * s.upload, "add": n * s.upload, "mask": n * s.upload, "recover": n})
-    voter = Counter({"sign": 1, "verify": t})
-    server["verify"] = n if s.built else m + n
-    if s.built:
-        client += voter
-    else:
+    if tolerant:
+        client["exchange"] = s.masks
+        server += Counter({"mask": n * s.upload, "recover": n, "verify": n if s.built else n + m})
+    if tolerant and s.built:
+        client += Counter({"sign": 1, "verify": t})
+        server += Counter({"keep": n * s.upload, "add": n * s.upload})  # it keeps uploads until they are whole
+    elif tolerant:
         client += Counter({"sign": 1, "publish": 1, "share": 2, "verify": s.masks})
-        roles[COMMITTEE] = m, voter + Counter({"take": n})
+    roles: Work = {CLIENT: (n, client), "noise client": (s.noisy, noisy), "server": (1, server)}
+    if not s.built:
+        roles[COMMITTEE] = m, Counter({"sign": 1, "verify": t, "take": n})
+    _hops(s, round_messages(s), n, roles)
     return roles
 
 
@@ -305,14 +331,15 @@ def setup_work(s: Setting, everybody: int = 0) -> Work:
     holder = Counter({"evaluate": N * (points + 1)})
     server = Counter({
         "verify": N + 4 * m + (0 if s.built else N), "exchange": N, "peel": 1, "open": N * cells, "add": N * cells,
-        "hop": _hops(setup_messages(s, everybody), s),
     })  # fmt: skip
     if s.params.dropouts and s.built:
         client += Counter({"verify": N - 1, "sign": 1, "share": 2 * batch, "publish": 2 * batch, "take": N * batch})
         server["verify"] += N
     if not s.built:
         member += Counter({"verify": N, "exchange": N})
-    return {CLIENT: (N, client), COMMITTEE: (m, member), "holder": (T + 1, holder), "server": (1, server)}
+    roles = {CLIENT: (N, client), COMMITTEE: (m, member), "holder": (T + 1, holder), "server": (1, server)}
+    _hops(s, setup_messages(s, everybody), N, roles)
+    return roles
 
 
 def cpu(work: Work, prices: units.Units, *roles: str) -> float:
@@ -329,3 +356,25 @@ def prices(s: Setting, parties: units.Units, *, setup: bool = True) -> units.Uni
     found |= units.of_rows(s.numbers, s.params.dim, rows, own, s.masks + bool(s.params.dropouts))
     found |= units.of_keys(s.params.clients, s.params.T, s.form.threshold(s.params))
     return found | units.of_union(s.union, s.own, max(1, s.masks)) if setup else found
+
+
+def parties(clients: int = 16, names: int = 1_000) -> units.Units:
+    """Prices of messages, and what parties do beside: for each name, message and leg, and turn of a client.
+
+    They are what is left of a tiny federation's set-up and round, when all that is counted is taken off.
+    """
+    (setup, round_), (long_setup, long_round) = units.spent(clients, 1), units.spent(clients, names)
+    many = clients * (names - 1)
+    rest = {"name": (long_round - round_) / many, "new name": (long_setup - setup) / many}
+    tiny = Setting.of(Shape(clients, 1, 1, 1, 1), 0)
+    known = prices(tiny, units.of_messages() | rest | {"hop": 0.0, "turn": 0.0})
+    known |= {"blind": 0.0, "evaluate": 0.0, "finish": 0.0}  # its names are hashed
+    setup_, each = setup_work(tiny), round_work(tiny)
+    rest["hop"] = max(0.0, setup - cpu(setup_, known)) / amount(setup_, "hop")
+    rest["turn"] = max(0.0, round_ - cpu(each, known | rest)) / clients
+    return {name: known[name] for name in units.MESSAGES} | rest
+
+
+def amount(work: Work, name: str) -> int:
+    """How often all parties together do something."""
+    return sum(count * each[name] for count, each in work.values())

@@ -35,6 +35,8 @@ Units = dict[str, float]
 LEAST: Final = 5e-3
 """CPU seconds for which each core repeats an operation, at least."""
 CORES: Final = os.cpu_count() or 1
+MESSAGES: Final = ("seal", "open", "tag", "keep", "exchange", "publish", "sign", "verify", "derive")
+"""What does not depend on the setting."""
 
 
 def each(work: Callable[[], object], amount: float = 1) -> float:
@@ -148,23 +150,14 @@ def of_messages(size: int = CHUNK_BYTES, chunks: int = 32) -> Units:
     }
 
 
-def of_parties(clients: int = 16, names: int = 1000) -> Units:
-    """What is left where there is next to nothing to send: for each message and leg, and for each name of a client."""
-    few, many = _spent(clients, 1), _spent(clients, names)
-    each_name = clients * (names - 1)
-    return {"hop": few[1] / few[2], "name": (many[1] - few[1]) / each_name, "new name": (many[0] - few[0]) / each_name}
-
-
-def _spent(clients: int, names: int) -> tuple[float, float, int]:
-    """CPU of a set-up with hashed names and of a round, and the messages of a round on all legs."""
+def spent(clients: int, names: int) -> tuple[float, float]:
+    """CPU of a set-up with hashed names, and of a round: almost all of it is what parties do beside their numbers."""
     fed = Federation(Params(clients=clients, dim=1, collusion=1, max_entities=names, max_union=names))
     tables = [Table(list(range(names)), np.ones((names, 1), np.float32))] * clients
     with hashed_names():
         _, setup = timed(lambda: fed.setup([table.names for table in tables]))
-    hops = len(fed.traffic)
     fed.round(tables)
-    hops = len(fed.traffic) - hops
-    return setup.cpu, min(timed(lambda: fed.round(tables))[1].cpu for _ in range(5)), hops
+    return setup.cpu, min(timed(lambda: fed.round(tables))[1].cpu for _ in range(5))
 
 
 def of_keys(clients: int, T: int, threshold: int, points: int = 32) -> Units:
