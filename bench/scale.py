@@ -18,7 +18,7 @@ from rich.console import Console
 from bench import show, units
 from bench.__main__ import FILE, WIDTH
 from bench.figures import Figure, Grid, Run, Section
-from bench.measure import by_kind, machine, timed
+from bench.measure import PEERS, by_kind, machine, timed
 from bench.model import (
     CLIENT,
     COMMITTEE,
@@ -211,17 +211,18 @@ GRIDS: Final[dict[str, tuple[str, Callable[[units.Units], Rows]]]] = {
 def main(grids: Sequence[str], as_json: bool, pages: Sequence[Path]) -> None:
     """Simulate what federations of up to a million clients would cost.
 
-    `agreement` runs real federations beside their simulation, in some minutes. The other tables take seconds.
+    `agreement` runs real federations beside their simulation, in some minutes. The other tables take seconds. A page has
+    blocks named `steps/table` and so on; those that were not made stay as they are.
     """
     keep_freed_memory()  # as in the processes that an engine starts
     console = Console(quiet=as_json, width=None if Console().is_terminal else WIDTH)
     beside = parties()
-    section = Section(str(ITEMS), {})
+    known = {name: fact for name, fact in machine().items() if name not in PEERS}  # no peer runs here
+    run = Run(known, False)
     for name in grids or GRIDS:
         title, rows = GRIDS[name]
-        section.grids[name] = Grid(title, dict(rows(beside)))
-    run = Run(machine(), False, {"scale": section})
-    show.print_section(console, "scale", section)
+        run.sections[name] = Section(title, {"table": Grid("", dict(rows(beside)))})
+        show.print_section(console, name, run.sections[name])
     for page in pages:
         page.write_text(show.fill(page.read_text(encoding="utf-8"), run), encoding="utf-8")
         console.print(f"filled {page}")

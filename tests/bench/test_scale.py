@@ -167,13 +167,14 @@ def test_a_bound_on_hidden_counts_shortens_elements() -> None:
 
 def test_the_program_fills_a_page_and_prints_json(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- bench: scale/willow -->\nold\n<!-- /bench -->\nafter\n", encoding="utf-8")
+    blocks = (f"<!-- bench: {name}/table -->\nold\n<!-- /bench -->\n" for name in ("willow", "steps"))
+    page.write_text("".join(blocks), encoding="utf-8")
     ran = CliRunner().invoke(scale.main, ["willow", "--json", "--markdown", str(page)])
     assert ran.exit_code == 0, ran.output
-    grid = json.loads(ran.stdout)["sections"]["scale"]["grids"]["willow"]
+    grid = json.loads(ran.stdout)["sections"]["willow"]["grids"]["table"]
     assert set(grid["rows"]) == {f"{length:,} numbers" for length in scale.WILLOW}
     text = page.read_text(encoding="utf-8")
-    assert "old" not in text
+    assert text.count("old") == 1  # in the block of a table that was not made
     assert text.count("\n| ") == 2 + len(grid["rows"])
 
 
@@ -181,4 +182,4 @@ def test_the_program_fills_a_page_and_prints_json(tmp_path: Path) -> None:
 def test_every_block_of_a_page_is_a_table_of_the_simulator(page: str) -> None:
     blocks = [match[2] for match in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))]
     assert blocks
-    assert {name.removeprefix("scale/") for name in blocks} <= {*scale.GRIDS, "machine"}
+    assert set(blocks) <= {"machine", *(f"{name}/table" for name in scale.GRIDS)}
