@@ -211,8 +211,8 @@ GRIDS: Final[dict[str, tuple[str, Callable[[units.Units], Rows]]]] = {
 def main(grids: Sequence[str], as_json: bool, pages: Sequence[Path]) -> None:
     """Simulate what federations of up to a million clients would cost.
 
-    `agreement` runs real federations beside their simulation, in some minutes. The other tables take seconds. A page has
-    blocks named `steps/table` and so on; those that were not made stay as they are.
+    `agreement` runs real federations beside their simulation, in some minutes. The other tables take seconds.
+    A page has blocks named `steps/table` and so on; those that were not made stay as they are.
     """
     keep_freed_memory()  # as in the processes that an engine starts
     console = Console(quiet=as_json, width=None if Console().is_terminal else WIDTH)

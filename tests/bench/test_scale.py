@@ -100,7 +100,13 @@ def counting(
 @pytest.mark.parametrize(("shape", "dropouts"), SMALL)
 def test_a_round_does_what_is_counted(shape: Shape, dropouts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (fed, tables), done = ready(shape, dropouts), Counter[str]()
-    counting(monkeypatch, done, streams, "add_streams", lambda ring, acc, keys, *_: len(keys) * acc.nbytes)
+    counting(
+        monkeypatch,
+        done,
+        streams,
+        "add_streams",
+        lambda ring, acc, keys, *_: len(keys) * acc[0].size * ring.element_bytes,
+    )
     counting(monkeypatch, done, streams, "add_noise", lambda ring, acc, *_: acc[0].size)
     counting(monkeypatch, done, masking, "pair_of", lambda *_: 1)
     counting(monkeypatch, done, masking, "voted", lambda *_: 1)
