@@ -429,8 +429,8 @@ def scaled_rows64(data: st.DataObject) -> Call:
         )
         return changed(
             lambda to: form.lib.scaled_rows64(
-                *form.primes(ring), form.at(to), length + gap, at, form.at(to if same else x), length + gap, form.at(factors), more, rows,
-                length,
+                *form.primes(ring), form.at(to), length + gap, at, form.at(to if same else x), length + gap,
+                form.at(factors), more, rows, length,
             ),
             x if same else ring.zeros(rows, length + gap),
         )  # fmt: skip
