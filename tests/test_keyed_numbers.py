@@ -121,11 +121,10 @@ def test_an_element_has_eight_bytes_only_where_seven_are_too_few() -> None:
     assert longer
     for params, n, W in longer:
         for f in range(params.fraction_bits + 1, n.f + 1):
-            unit = Fraction(params.resolution) * 2**f
-            fine = 64 * n.s * n.w <= unit and Fraction(W * n.s + n.s * n.w, 2) + 2 <= Fraction(15, 100) * unit
-            less = replace(n, f=f, noise=replace(n.noise, wide=int(1.7 * unit) // W))
-            most = largest_input(less) + n.s * n.w + 4  # with a little room, as in the choice
-            assert not fine or 2 * (n.C * most + W * (n.s * (n.C - 1) + n.C * less.noise.wide)) >= P56
+            unit, few = Fraction(params.resolution) * 2**f, n.s * n.w
+            fine = 64 * few <= unit and Fraction(W * n.s + few, 2) + 2 <= Fraction(15, 100) * unit
+            most = largest_input(replace(n, f=f)) + few + 4  # with a little room, as in the choice
+            assert not fine or 2 * (n.C * (most + int(1.7 * unit)) + W * n.s * (n.C - 1)) >= P56
 
 
 @pytest.mark.parametrize(("N", "primes"), [(13, 3), (15, 3), (30, 3), (40, 4), (52, 4), (60, 5)])
