@@ -635,7 +635,7 @@ static inline void store32(uint8_t *at, uint32_t x) {
 
 #ifdef AVX2
 /* Two elements in each half of a register are fourteen bytes. Of sixteen that are read or written, the last two belong to the next
- * elements: there must be one more, which is why the last ones are left to the others. */
+ * element: as long as there is one. The last few are done one by one. */
 AVX2 static size_t pack_avx2(uint8_t *out, const uint64_t *x, size_t n) {
     const __m256i closer = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, -1, -1));
     size_t i = 0;
