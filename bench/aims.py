@@ -90,7 +90,7 @@ def _limit(shape: Shape) -> float:
     params, form = shape.params(), form_of("keyed")
     assert isinstance(form, Keyed)
     n = form.numbers(params)
-    width, element = params.dim + n.checks + 2, n.ring.element_bytes
+    width, element = params.dim + n.checks + 2, n.ring.size * n.ring.dtype.itemsize  # words of a key stream
     masks = shape.clients * form.degree(params) * shape.entities * width * element
     rows = 2 * shape.clients * shape.own * params.dim * element
     noisy = min(shape.clients, params.T + 1)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from places import NUMBERS, Place
-from secea.arithmetic.field import M61, PRIMES30
+from secea.arithmetic.field import M61, P56, PRIMES30
 from secea.arithmetic.ristretto import ORDER, multiply_base, scalar_rows
 from secea.errors import SERVER
 from secea.forms.keyed.masking import _SMALL_ORDER
@@ -32,6 +32,8 @@ BLOCKS: Final[dict[str, bytes]] = {
 WORDS: Final[dict[str, bytes]] = {
     "2^61-1": M61.to_bytes(8, "little"),
     "2^61-2": (M61 - 1).to_bytes(8, "little"),
+    "2^56-5": P56.to_bytes(7, "little"),
+    "2^56-6": (P56 - 1).to_bytes(7, "little"),
     "2^64-1": b"\xff" * 8,
     "0": bytes(8),
     "a light prime": PRIMES30[0].to_bytes(4, "little"),

@@ -34,9 +34,9 @@ TESTS: Final = (
 LEFT_OUT: Final = "without_compiled_loops"
 """Tests that start a process of their own without these loops."""
 WRONG: Final = {
-    "one element too many": ("lib.add61(at(0), at(0), 9)", "heap-buffer-overflow"),
-    "one element too early": ("lib.valid61(at(-8), 1)", "heap-buffer-overflow"),
-    "an address between two elements": ("lib.valid61(at(4), 1)", "misaligned address"),
+    "one element too many": ("lib.add64(61, at(0), at(0), 9)", "heap-buffer-overflow"),
+    "one element too early": ("lib.valid64(61, at(-8), 1)", "heap-buffer-overflow"),
+    "an address between two elements": ("lib.valid64(61, at(4), 1)", "misaligned address"),
 }
 """What is done to a loop that has 8 elements, and what must be reported."""
 CALL: Final = """
@@ -90,7 +90,7 @@ def run(folder: Path, *arguments: str, shown: bool = True) -> subprocess.Complet
 
 def check_watch(folder: Path) -> None:
     """Whatever is wrong is reported; and what is right goes through."""
-    right = {"nothing wrong": ("lib.add61(at(0), at(0), 8)", "")}
+    right = {"nothing wrong": ("lib.add64(61, at(0), at(0), 8)", "")}
     for what, (call, report) in (right | WRONG).items():
         ran = run(folder, "-c", CALL.format(call=call), shown=False)
         assert bool(ran.returncode) == bool(report), f"{what}: ended with {ran.returncode}\n{ran.stderr}"

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secea.arithmetic.field import M61, PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, P56, PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from strategies import vectors
 
-# Kernels for 2^61 - 1; for 2^32 - c, which fold where c < 1024 (4294966297 is the last prime that does, 4294966243 the
-# next one); for 2^30 - c (1073740807 and 1073740793); and for any other prime.
+# Kernels for 2^61 - 1 and 2^56 - 5; for 2^32 - c, which fold where c < 1024 (4294966297 is the last prime that does,
+# 4294966243 the next one); for 2^30 - c (1073740807 and 1073740793); and for any other prime.
 RINGS = [
     RING61,
+    RING56,
     *(Ring((p,)) for p in PRIMES30),
     *(insecure_ring(p) for p in (2, 3, 5, 7, 257, 65537, 1073740793, 1073740807, 2**31 - 1)),
     *(insecure_ring(p) for p in (4294966243, 4294966297, 2**32 - 5)),
@@ -85,7 +86,7 @@ def test_a_combination_is_a_matrix_product(ring: Ring, data: st.DataObject) -> N
     assert ring.combine(matrix, x).tolist() == exactly(ring, operator.matmul, matrix, x)
 
 
-LONELY = [RING61, *(Ring((p,)) for p in (2**32 - 5, PRIMES30[0], PRIMES30[-1], 1073740807, 65537))]
+LONELY = [RING61, RING56, *(Ring((p,)) for p in (2**32 - 5, PRIMES30[0], PRIMES30[-1], 1073740807, 65537))]
 
 
 # Sums are reduced after 15, 32 and 64 products.
@@ -139,6 +140,8 @@ def test_results_of_another_shape_are_refused() -> None:
 
 
 ODD = [
+    RING61,
+    RING56,
     Ring(PRIMES30),
     Ring(PRIMES30[:3]),
     insecure_ring(3, 5, 7),
@@ -205,7 +208,7 @@ def test_what_cannot_be_written_is_not_written(change: Callable[[Residues, Resid
     assert message == bytes(range(16))
 
 
-signed = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, M61, -M61, 0, -1, 2**32, -(2**32)])
+signed = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, M61, -M61, P56, -P56, 2**56, 0, -1])
 
 
 @each_ring
@@ -220,7 +223,7 @@ def test_signed_integers_reduce_modulo_each_prime(ring: Ring, values: list[int])
 @law
 @given(st.lists(st.integers(-(2**200), 2**200), max_size=20))
 def test_integers_of_any_size_reduce_modulo_each_prime(values: list[int]) -> None:
-    for ring in (RING61, Ring(PRIMES30[:3])):
+    for ring in (RING61, RING56, Ring(PRIMES30[:3])):
         assert ring.constant(values).tolist() == [[value % p for value in values] for p in ring.primes]
 
 
@@ -231,7 +234,7 @@ def test_bytes_are_little_endian_of_fixed_width_and_read_back_from_any_offset(ri
     length, offset = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 9))
     x = data.draw(vectors(ring, length))
     written = bytes(ring.to_bytes(x))
-    assert written == b"".join(int(e).to_bytes(ring.dtype.itemsize, "little") for e in x.ravel())
+    assert written == b"".join(int(e).to_bytes(ring.element_bytes // ring.size, "little") for e in x.ravel())
     assert len(written) == length * ring.element_bytes
     read = ring.from_bytes(memoryview(bytes(offset) + written)[offset:], length)
     assert np.array_equal(read, x)
@@ -247,7 +250,7 @@ def test_one_element_that_is_not_below_its_prime_is_refused_wherever_it_stands(r
     x = data.draw(vectors(ring, length))
     assert ring.valid(x)
     row, at = data.draw(st.integers(0, ring.size - 1)), data.draw(st.integers(0, length - 1))
-    largest = int(np.iinfo(ring.dtype).max)
+    largest = 256 ** (ring.element_bytes // ring.size) - 1
     x[row, at] = data.draw(st.sampled_from([ring.primes[row], largest]) | st.integers(ring.primes[row], largest))
     assert not ring.valid(x)
     with pytest.raises(ValueError, match="an element is not below its prime"):
@@ -257,7 +260,7 @@ def test_one_element_that_is_not_below_its_prime_is_refused_wherever_it_stands(r
 @law
 @given(st.integers(0, 100), st.integers(0, 10))
 def test_bytes_of_another_length_are_refused(count: int, length: int) -> None:
-    for ring in (RING61, Ring(PRIMES30[:3])):
+    for ring in (RING61, RING56, Ring(PRIMES30[:3])):
         if count == length * ring.element_bytes:
             assert ring.from_bytes(bytes(count), length).shape == (ring.size, length)
         else:
@@ -282,7 +285,21 @@ def test_the_primes_are_the_sixteen_largest_below_2_to_the_30() -> None:
     assert len(PRIMES30) == 16
 
 
-@pytest.mark.parametrize("primes", [(), (7, 7), (M61, 7), (2**32 + 15,), (1,), (0,), (-7,)])
+def test_the_prime_of_seven_bytes_is_the_largest_one() -> None:
+    def is_prime(n: int) -> bool:
+        """Miller and Rabin: these bases are enough below 2^64."""
+        odd = (n - 1) >> (twos := ((n - 1) & (1 - n)).bit_length() - 1)
+        return all(
+            pow(a, odd, n) == 1 or any(pow(a, odd << i, n) == n - 1 for i in range(twos))
+            for a in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+        )
+
+    assert next(n for n in range(2**56 - 1, 0, -2) if is_prime(n)) == P56
+    assert is_prime(M61)
+    assert RING56.element_bytes == 7
+
+
+@pytest.mark.parametrize("primes", [(), (7, 7), (M61, 7), (M61, P56), (P56, 7), (2**32 + 15,), (1,), (0,), (-7,)])
 def test_a_ring_takes_distinct_primes_that_its_kernels_can_do(primes: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="a ring takes"):
         Ring(primes)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import compiled
 from secea.arithmetic import _kernels, portable, ristretto, streams
 from secea.arithmetic._kernels import build, native, twin
-from secea.arithmetic.field import M61, PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, P56, PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from strategies import vectors
 
 # Primes that fold, light ones, the last of each and the next ones that do not, and any others.
@@ -27,6 +27,7 @@ RINGS = (
     Ring(PRIMES30[:4]), insecure_ring(1073740807, 4294966297),
     insecure_ring(1073740793, 4294966243), insecure_ring(2, 3), insecure_ring(7, 2**31 - 1, 3), insecure_ring(65537),
 )  # fmt: skip
+SINGLE = (RING61, RING56)
 LENGTHS = (0, 1, 7, 8, 9, 16, 65, 511, 512, 513, 1025)
 
 
@@ -46,8 +47,10 @@ class Form:
         """Where several arrays begin."""
         return self.ffi.new(f"{arrays[0].dtype.name}_t *[]" if arrays else "uint32_t *[]", [*map(self.at, arrays)])
 
-    def primes(self, ring: Ring) -> tuple[Any, int]:
+    def primes(self, ring: Ring) -> tuple[Any, ...]:
         """As the loops take them."""
+        if ring in SINGLE:
+            return (ring.modulus.bit_length(),)
         return self.ffi.new("uint32_t[]", ring.primes), ring.size
 
     def group(self) -> Any:
@@ -91,6 +94,10 @@ def a_ring(data: st.DataObject) -> Ring:
     return data.draw(st.sampled_from(RINGS))
 
 
+def a_single(data: st.DataObject) -> Ring:
+    return data.draw(st.sampled_from(SINGLE))
+
+
 def a_length(data: st.DataObject) -> int:
     return data.draw(st.sampled_from(LENGTHS))
 
@@ -112,19 +119,21 @@ def in_place32(name: str) -> None:
     CASES[name] = draw
 
 
-def in_place61(name: str) -> None:
+def in_place64(name: str) -> None:
     def draw(data: st.DataObject) -> Call:
-        n = a_length(data)
-        acc, x = data.draw(vectors(RING61, n)), data.draw(vectors(RING61, n))
-        return lambda form: changed(lambda a: getattr(form.lib, name)(form.at(a), form.at(x), n), acc)
+        ring, n = a_single(data), a_length(data)
+        acc, x = data.draw(vectors(ring, n)), data.draw(vectors(ring, n))
+        return lambda form: changed(
+            lambda a: getattr(form.lib, name)(*form.primes(ring), form.at(a), form.at(x), n), acc
+        )
 
     CASES[name] = draw
 
 
 for name in ("add32", "sub32"):
     in_place32(name)
-for name in ("add61", "sub61"):
-    in_place61(name)
+for name in ("add64", "sub64"):
+    in_place64(name)
 
 
 @case
@@ -137,10 +146,12 @@ def mul32(data: st.DataObject) -> Call:
 
 
 @case
-def mul61(data: st.DataObject) -> Call:
-    n = a_length(data)
-    a, b = data.draw(vectors(RING61, n)), data.draw(vectors(RING61, n))
-    return lambda form: changed(lambda out: form.lib.mul61(form.at(out), form.at(a), form.at(b), n), a)
+def mul64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    a, b = data.draw(vectors(ring, n)), data.draw(vectors(ring, n))
+    return lambda form: changed(
+        lambda out: form.lib.mul64(*form.primes(ring), form.at(out), form.at(a), form.at(b), n), a
+    )
 
 
 @case
@@ -151,15 +162,15 @@ def inverse32(data: st.DataObject) -> Call:
 
 
 @case
-def inverse61(data: st.DataObject) -> Call:
-    n = a_length(data)
-    x = data.draw(vectors(RING61, n))
-    return lambda form: changed(lambda out: form.lib.inverse61(form.at(out), form.at(x), n), x)
+def inverse64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    x = data.draw(vectors(ring, n))
+    return lambda form: changed(lambda out: form.lib.inverse64(*form.primes(ring), form.at(out), form.at(x), n), x)
 
 
 def signed(data: st.DataObject, n: int) -> NDArray[np.int64]:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    ends = np.array([-(2**63), 2**63 - 1, M61, -M61, 2**61, 0, -1, 2**32, -(2**32)], np.int64)
+    ends = np.array([-(2**63), 2**63 - 1, M61, -M61, 2**61, P56, -P56, 0, -1, 2**32, -(2**32)], np.int64)
     x: NDArray[np.int64] = rng.integers(-(2**63), 2**63, n, np.int64, endpoint=False)
     return np.where(rng.random(n) < 0.3, rng.choice(ends, n), x)
 
@@ -172,10 +183,10 @@ def reduce32(data: st.DataObject) -> Call:
 
 
 @case
-def reduce61(data: st.DataObject) -> Call:
-    n = a_length(data)
-    x, out = signed(data, n), RING61.zeros(n)
-    return lambda form: changed(lambda to: form.lib.reduce61(form.at(to), form.at(x), n), out)
+def reduce64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    x, out = signed(data, n), ring.zeros(n)
+    return lambda form: changed(lambda to: form.lib.reduce64(*form.primes(ring), form.at(to), form.at(x), n), out)
 
 
 # --------------------------------------------------------------------------------------------------- checks, rejection
@@ -198,10 +209,34 @@ def valid32(data: st.DataObject) -> Call:
 
 
 @case
-def valid61(data: st.DataObject) -> Call:
-    n = a_length(data)
-    x = perhaps_too_large(data, RING61, n)
-    return lambda form: (bool(form.lib.valid61(form.at(x), n)),)
+def valid64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    x = perhaps_too_large(data, ring, n)
+    return lambda form: (bool(form.lib.valid64(*form.primes(ring), form.at(x), n)),)
+
+
+def some_bytes(data: st.DataObject, n: int) -> NDArray[np.uint8]:
+    """Elements of seven bytes, of which some may not be below 2^56 - 5."""
+    x = data.draw(vectors(RING56, n))[0]
+    for at in data.draw(st.lists(st.integers(0, n - 1), max_size=2)) if n else ():
+        x[at] = data.draw(st.integers(P56, 2**56 - 1))
+    return np.ascontiguousarray(x.astype("<u8").view(np.uint8).reshape(n, 8)[:, :7])
+
+
+@case
+def pack56(data: st.DataObject) -> Call:
+    n = data.draw(st.sampled_from((*range(12), *LENGTHS[6:])))
+    x = data.draw(vectors(RING56, n))
+    return lambda form: changed(lambda out: form.lib.pack56(form.at(out), form.at(x), n), np.zeros(7 * n, np.uint8))
+
+
+@case
+def unpack56(data: st.DataObject) -> Call:
+    n = data.draw(st.sampled_from((*range(12), *LENGTHS[6:])))
+    packed = some_bytes(data, n)
+    return lambda form: changed(
+        lambda out: bool(form.lib.unpack56(form.at(out), form.at(packed), n)), np.zeros(n, np.uint64)
+    )
 
 
 def random_words(data: st.DataObject, ring: Ring, n: int) -> Residues:
@@ -236,13 +271,13 @@ def accept32(data: st.DataObject) -> Call:
 
 
 @case
-def accept61(data: st.DataObject) -> Call:
-    n = a_length(data)
-    words = random_words(data, RING61, n)[0]
+def accept64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    words = random_words(data, ring, n)[0]
 
     def call(form: Form) -> tuple[object, ...]:
         x = words.copy()
-        return accepted(form.lib.accept61(form.at(x), n), x)
+        return accepted(form.lib.accept64(*form.primes(ring), form.at(x), n), x)
 
     return call
 
@@ -278,12 +313,16 @@ def combine32(data: st.DataObject) -> Call:
 
 
 @case
-def combine61(data: st.DataObject) -> Call:
+def combine64(data: st.DataObject) -> Call:
+    ring = a_single(data)
     n, rows, columns = (data.draw(st.sampled_from(some)) for some in (LENGTHS[1:8], range(1, 5), COLUMNS[1:]))
-    matrix, out = data.draw(vectors(RING61, rows, columns)), RING61.zeros(rows, n)
-    x = [data.draw(vectors(RING61, n)) for _ in range(columns)]
+    matrix, out = data.draw(vectors(ring, rows, columns)), ring.zeros(rows, n)
+    x = [data.draw(vectors(ring, n)) for _ in range(columns)]
     return lambda form: changed(
-        lambda to: form.lib.combine61(form.at(to), form.at(matrix), form.pointers(x), rows, columns, n), out
+        lambda to: form.lib.combine64(
+            *form.primes(ring), form.at(to), form.at(matrix), form.pointers(x), rows, columns, n
+        ),
+        out,
     )
 
 
@@ -338,12 +377,15 @@ def weighted_sums32(data: st.DataObject) -> Call:
 
 
 @case
-def weighted_sums61(data: st.DataObject) -> Call:
-    rows, gap, length = data.draw(st.integers(1, 5)), data.draw(st.integers(0, 3)), data.draw(st.integers(1, 70))
-    x, weights = data.draw(vectors(RING61, rows, length + gap)), data.draw(vectors(RING61, length))
+def weighted_sums64(data: st.DataObject) -> Call:
+    ring, rows, gap = a_single(data), data.draw(st.integers(1, 5)), data.draw(st.integers(0, 3))
+    length = data.draw(st.integers(1, 70) | st.sampled_from((2031, 2032, 2033, 2048, 4100)))
+    x, weights = data.draw(vectors(ring, rows, length + gap)), data.draw(vectors(ring, length))
     return lambda form: changed(
-        lambda to: form.lib.weighted_sums61(form.at(to), form.at(x), length + gap, form.at(weights), rows, length),
-        RING61.zeros(rows),
+        lambda to: form.lib.weighted_sums64(
+            *form.primes(ring), form.at(to), form.at(x), length + gap, form.at(weights), rows, length
+        ),
+        ring.zeros(rows),
     )
 
 
@@ -372,10 +414,11 @@ def scaled_rows32(data: st.DataObject) -> Call:
 
 
 @case
-def scaled_rows61(data: st.DataObject) -> Call:
+def scaled_rows64(data: st.DataObject) -> Call:
+    ring = a_single(data)
     rows, gap, length = (data.draw(st.integers(low, 40)) for low in (1, 0, 1))
-    x, factors = data.draw(vectors(RING61, rows, length + gap)), data.draw(vectors(RING61, rows))
-    added = data.draw(vectors(RING61, rows, length))
+    x, factors = data.draw(vectors(ring, rows, length + gap)), data.draw(vectors(ring, rows))
+    added = data.draw(vectors(ring, rows, length))
     places = np.array(data.draw(st.permutations(range(rows))), np.int64)
     extra, moved, same = (data.draw(st.booleans()) for _ in range(3))
 
@@ -385,11 +428,11 @@ def scaled_rows61(data: st.DataObject) -> Call:
             (form.at(added) if extra else form.ffi.NULL),
         )
         return changed(
-            lambda to: form.lib.scaled_rows61(
-                form.at(to), length + gap, at, form.at(to if same else x), length + gap, form.at(factors), more, rows,
-                length,
+            lambda to: form.lib.scaled_rows64(
+                *form.primes(ring), form.at(to), length + gap, at, form.at(to if same else x), length + gap,
+                form.at(factors), more, rows, length,
             ),
-            x if same else RING61.zeros(rows, length + gap),
+            x if same else ring.zeros(rows, length + gap),
         )  # fmt: skip
 
     return call
@@ -406,11 +449,13 @@ def add_scaled32(data: st.DataObject) -> Call:
 
 
 @case
-def add_scaled61(data: st.DataObject) -> Call:
-    n = a_length(data)
-    acc, factor = data.draw(vectors(RING61, n)), data.draw(st.integers(0, M61 - 1))
+def add_scaled64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    acc, factor = data.draw(vectors(ring, n)), data.draw(st.integers(0, ring.modulus - 1))
     x = signed(data, n)
-    return lambda form: changed(lambda to: form.lib.add_scaled61(form.at(to), form.at(x), factor, n), acc)
+    return lambda form: changed(
+        lambda to: form.lib.add_scaled64(*form.primes(ring), form.at(to), form.at(x), factor, n), acc
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- floats
@@ -443,10 +488,13 @@ def join32(data: st.DataObject) -> Call:
 
 
 @case
-def join61(data: st.DataObject) -> Call:
-    n, less, scale = a_length(data), data.draw(st.integers(0, M61 - 1)), data.draw(scales)
-    x = sums(data, RING61, less, n)
-    return lambda form: changed(lambda out: form.lib.join61(less, form.at(x), form.at(out), n, scale), np.zeros(n))
+def join64(data: st.DataObject) -> Call:
+    ring, n = a_single(data), a_length(data)
+    less, scale = data.draw(st.integers(0, ring.modulus - 1)), data.draw(scales)
+    x = sums(data, ring, less, n)
+    return lambda form: changed(
+        lambda out: form.lib.join64(*form.primes(ring), less, form.at(x), form.at(out), n, scale), np.zeros(n)
+    )
 
 
 some_floats = (
@@ -546,7 +594,7 @@ OF_THE_MACHINE = {"aes_level", "keep_freed_memory", "give_back_freed_memory"}
 def test_every_loop_has_a_twin_that_takes_as_much(name: str) -> None:
     arguments = native.ffi.typeof(getattr(native.lib, name)).args
     if arguments and arguments[0].cname == "int":
-        stem = name.removesuffix("32").removesuffix("61").removesuffix("_filled")
+        stem = name.removesuffix("32").removesuffix("64").removesuffix("_filled")
         assert stem in WITH_AES
         assert inspect.isfunction(getattr(portable, stem))
     else:

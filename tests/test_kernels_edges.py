@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from secea.arithmetic import grid, portable, streams
-from secea.arithmetic.field import M61, PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, P56, PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.streams import Noise
 
-RINGS = (RING61, Ring(PRIMES30[:3]), insecure_ring(2, 2**32 - 5), insecure_ring(3))
+RINGS = (RING61, RING56, Ring(PRIMES30[:3]), insecure_ring(2, 2**32 - 5), insecure_ring(3))
 SIZES = (*range(36), 63, 64, 65, 127, 129, 511, 513, 1023, 1025)  # loops take 4, 8, 16, 512 and 1024 at a time
 LEVELS = range(streams.BEST + 1)
 NOISES = (Noise(1, (1,), 1), Noise(8, (2**16 - 1, 2**16 - 1), 2**62 - 1), Noise(3, (60, 7), 5))
@@ -74,7 +74,7 @@ def test_elements_are_read_from_anywhere_in_a_message_and_the_last_one_is_looked
 @each_ring
 def test_integers_of_64_bits_are_reduced_at_both_ends(ring: Ring) -> None:
     for n in SIZES:
-        values = np.resize(np.array([LARGEST, SMALLEST, -1, 0, 1, M61, -M61], np.int64), n)
+        values = np.resize(np.array([LARGEST, SMALLEST, -1, 0, 1, M61, -M61, P56, -P56], np.int64), n)
         assert np.array_equal(ring.reduce(values), ring.constant(values.astype(object)))
 
 

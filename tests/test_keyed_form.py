@@ -111,7 +111,7 @@ def test_a_chunk_of_an_upload_has_as_many_rows_as_fit_and_one_at_least(dim: int)
     form, params = Keyed(), bounded(clients=4, dim=dim, collusion=1)
     at = Agreement(participants=(0, 1, 2, 3), members=(0, 1, 2, 3), size=10**7, round=1)
     quiet = ({0, 1, 2, 3} - set(form.noise_clients(params, at))).pop()
-    row = 8 * (dim + 1 + 2)  # one check column modulo 2^61 - 1, theta and rho
+    row = 7 * (dim + 1 + 2)  # one check column modulo 2^56 - 5, theta and rho
     layout = form.layout(Kind.UPLOAD, params, at, quiet)
     assert layout.payload_bytes(0) == max(1, CHUNK_BYTES // row) * row
     assert form.layout(Kind.MEANS, params, at, SERVER).chunks == layout.chunks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import runpy
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import product
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import M61, PRIMES30
+from secea.arithmetic.field import M61, P56, PRIMES30, RING61
 from secea.errors import ParamsError
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params
@@ -97,13 +98,33 @@ def test_an_encoded_input_stays_below_what_the_encoder_takes() -> None:
         assert n.cap == 2.0 ** (math.floor(math.log2(n.max_abs)) - 6) < 2.0 ** (59 - n.f)
 
 
-@pytest.mark.parametrize(("N", "f"), [(2, 52), (5, 48), (10, 42), (11, 39), (12, 39)])
+@pytest.mark.parametrize(
+    ("N", "p", "f"), [(2, P56, 47), (5, P56, 43), (8, P56, 39), (9, M61, 42), (10, M61, 42), (12, M61, 39)]
+)
 @pytest.mark.parametrize("everybody", [False, True])
-def test_one_prime_does_for_twelve_clients_with_the_bits_of_the_specification(N: int, f: int, everybody: bool) -> None:
+def test_one_prime_does_for_twelve_clients_with_the_bits_of_the_specification(
+    N: int, p: int, f: int, everybody: bool
+) -> None:
     n, _ = chosen(params_of(N, N - 1 if everybody else 1))
-    assert n.ring.primes == (M61,)
+    assert n.ring.primes == (p,)
     assert n.f == f
     assert n.checks == 1
+
+
+def test_ten_clients_do_with_seven_bytes_at_a_bit_less_of_precision() -> None:
+    n, _ = chosen(params_of(10, 2, precision=23))
+    assert (n.ring.primes, n.ring.element_bytes, n.f) == ((P56,), 7, 37)
+
+
+def test_an_element_has_eight_bytes_only_where_seven_are_too_few() -> None:
+    longer = [each for each in everything() if each[1].ring == RING61]
+    assert longer
+    for params, n, W in longer:
+        for f in range(params.fraction_bits + 1, n.f + 1):
+            unit, few = Fraction(params.resolution) * 2**f, n.s * n.w
+            fine = 64 * few <= unit and Fraction(W * n.s + few, 2) + 2 <= Fraction(15, 100) * unit
+            most = largest_input(replace(n, f=f)) + few + 4  # with a little room, as in the choice
+            assert not fine or 2 * (n.C * (most + int(1.7 * unit)) + W * n.s * (n.C - 1)) >= P56
 
 
 @pytest.mark.parametrize(("N", "primes"), [(13, 3), (15, 3), (30, 3), (40, 4), (52, 4), (60, 5)])

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.ristretto import ORDER, from_uniform, multiply, scalar_rows
 from secea.audit.specified import differs, key_of, part_of, recorded, stream
 from secea.errors import FederationError
@@ -64,8 +64,9 @@ def some_tables(rng: Random, N: int, d: int, most: int, kind: str) -> list[Table
     ]
 
 
-def started(rng: Random, tables: Sequence[Table], d: int, T: int) -> Parties:
-    parties = Parties.of(tables, Keyed(), dim=d, collusion=T, entropy=insecure_seeded(rng.randrange(2**32)))
+def started(rng: Random, tables: Sequence[Table], d: int, T: int, precision: int = 24) -> Parties:
+    entropy = insecure_seeded(rng.randrange(2**32))
+    parties = Parties.of(tables, Keyed(), dim=d, collusion=T, precision=precision, entropy=entropy)
     parties.setup()
     return parties
 
@@ -77,17 +78,18 @@ def started(rng: Random, tables: Sequence[Table], d: int, T: int) -> Parties:
     d=st.integers(1, 5) | st.just(24),
     kind=st.sampled_from(("float32", "float64", "coarse", "decimals")),
     chunk=st.sampled_from((1, 150, 1 << 21)),
+    wide=st.booleans(),
     data=st.data(),
 )
 def test_uploads_sums_broadcast_and_means_are_the_oracles(
-    seed: int, N: int, d: int, kind: str, chunk: int, data: st.DataObject
+    seed: int, N: int, d: int, kind: str, chunk: int, wide: bool, data: st.DataObject
 ) -> None:
     rng, T = seeded(seed), data.draw(st.integers(1, N - 1))
     tables = some_tables(rng, N, d, 14, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed_form, "CHUNK_BYTES", chunk)  # a chunk of one slot, of a few, of all
-        parties = started(rng, tables, d, T)
-        assert Keyed().numbers(parties.session.params).ring == RING61
+        parties = started(rng, tables, d, T, precision=33 if wide else 24)
+        assert Keyed().numbers(parties.session.params).ring in ((RING61, RING56) if wide else (RING56,))
         for _ in range(2):
             with recorded() as record:
                 parties.round(tables)
@@ -155,12 +157,12 @@ def test_a_round_that_some_drop_out_of_is_the_oracles(seed: int, N: int, chunk: 
     chunk=st.integers(0, 2**32 - 1),
     M=st.integers(0, 40),
     d=st.integers(1, 40),
-    light=st.booleans(),
+    field=st.sampled_from(((RING56, 1), (RING61, 1), (Ring(PRIMES30[:3]), 2))),
 )
 def test_secrets_and_keys_of_rows_are_the_words_of_aes(
-    secret: bytes, L: bytes, q: int, chunk: int, M: int, d: int, light: bool
+    secret: bytes, L: bytes, q: int, chunk: int, M: int, d: int, field: tuple[Ring, int]
 ) -> None:
-    ring, checks = (Ring(PRIMES30[:3]), 2) if light else (RING61, 1)
+    ring, checks = field
     shared = RoundSecrets(ring, d, checks, secret, L, q)
     of = shared.of(chunk, M, (3, 8))
     pads = shared.pads(8, chunk, M)
@@ -192,7 +194,7 @@ def residues(ring: Ring, by_prime: Sequence[oracle.Rows], *shape: int) -> Residu
 
 
 @given(
-    ring=st.sampled_from((insecure_ring(5), insecure_ring(5, 7), insecure_ring(7, 11, 13), RING61)),
+    ring=st.sampled_from((insecure_ring(5), insecure_ring(5, 7), insecure_ring(7, 11, 13), RING56, RING61)),
     members=st.integers(2, 4),
     d=st.integers(1, 4),
     checks=st.integers(1, 2),

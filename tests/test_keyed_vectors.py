@@ -39,6 +39,8 @@ from secea.testing import Hop, Parties, Recorder, insecure_seeded
 
 FOLDER: Final = Path(__file__).parent.parent / "vectors"
 M61: Final = 2**61 - 1
+P: Final = 2**56 - 5
+"""The field of so few clients, with elements of seven bytes."""
 ORDER: Final = 2**252 + 27742317777372353535851937790883648493
 
 
@@ -73,7 +75,7 @@ def block(key: bytes, lane: int, prime: int, retry: int, number: int) -> bytes:
 
 def element(primes: Sequence[int], b: int, key: bytes, lane: int, i: int, least: int = 0) -> int:
     """Element i of a stream modulo the prime number b: the top bits of its own word, drawn again in place."""
-    width, p = 8 if list(primes) == [M61] else 4, primes[b]
+    width, p = 8 if primes[b] >> 32 else 4, primes[b]
     each = 16 // width
     for retry in range(256):
         word = block(key, lane, b, retry, i // each)[i % each * width :][:width]
@@ -135,7 +137,7 @@ def test_elements_are_the_top_bits_of_their_words_and_rejected_ones_are_replaced
         key, lane, primes, least = unhex(vector["key"]), vector["lane"], vector["primes"], int(vector["nonzero"])
         for b, row in enumerate(vector["elements"]):
             assert row == [element(primes, b, key, lane, i, least) for i in range(len(row))], vector["name"]
-            each, width = (2, 8) if primes == [M61] else (4, 4)
+            each, width = (2, 8) if primes[b] >> 32 else (4, 4)
             first = b"".join(block(key, lane, b, 0, i) for i in range(-(-len(row) // each)))
             spare = 8 * width - primes[b].bit_length()
             words = [int.from_bytes(first[width * i :][:width], "little") >> spare for i in range(len(row))]
@@ -223,7 +225,7 @@ def test_the_chosen_numbers_hold_the_bound() -> None:
             assert 2 * (C * value + noisy * (s * (C - 1) + C * (wide - 1))) < math.prod(vector["primes"])
         harmonic = 1 / (math.pi * w) + max(vector["digits"]) / 2**32
         assert -s * math.log2(harmonic) >= vector["sigma"]
-        assert math.prod(vector["primes"]).bit_length() * vector["checks"] >= 60
+        assert math.prod(vector["primes"]).bit_length() * vector["checks"] >= 56
         seen = vector["collusion"] * vector["max_entities"] * vector["dim"] * params.rounds
         assert vector["sigma"] == params.sigma + math.ceil(math.log2(seen))
 
@@ -603,7 +605,7 @@ class Secrets:
 
 
 def residues(data: bytes, primes: Sequence[int], rows: int, columns: int) -> list[list[list[int]]]:
-    width = 8 if list(primes) == [M61] else 4
+    width = 7 if list(primes) == [P] else 8 if list(primes) == [M61] else 4
     numbers = [int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width)]
     assert len(numbers) == len(primes) * rows * columns
     return [
@@ -616,35 +618,35 @@ def residues(data: bytes, primes: Sequence[int], rows: int, columns: int) -> lis
 def test_the_means_of_the_transcript_are_what_the_uploads_add_up_to(q: int) -> None:
     union, vectors = load("streams")["union"], load("transcript")
     M, members, noisy = len(vectors["tags"]), 3, sorted((q + i) % 3 for i in range(2))
-    drawn = Secrets([M61], unhex(union["secret"]), unhex(union["L"]), q)
+    drawn = Secrets([P], unhex(union["secret"]), unhex(union["L"]), q)
     C, f, noise = vectors["C"], vectors["f"], vectors["noise"]
     shape = noise["s"], noise["digits"], noise["wide"]
     reach = 2 * (noise["s"] * (C - 1) + C * (noise["wide"] - 1))
     rows, seeds, columns = [[0] * 5 for _ in range(M)], [], [0] * M
     for sender, sent in payloads(Kind.UPLOAD).items():
-        payload, body = sent[q - 1], M * 5 * 8
-        for i, row in enumerate(residues(payload[:body], [M61], M, 5)[0]):
-            rows[i] = [(a + b) % M61 for a, b in zip(rows[i], row, strict=True)]
+        payload, body = sent[q - 1], M * 5 * 7
+        for i, row in enumerate(residues(payload[:body], [P], M, 5)[0]):
+            rows[i] = [(a + b) % P for a, b in zip(rows[i], row, strict=True)]
         assert (len(payload) > body) == (sender in noisy)
         if sender in noisy:
-            own = residues(payload[body:-32], [M61], M, 1)[0]
-            columns = [(a + b) % M61 for a, (b,) in zip(columns, own, strict=True)]
+            own = residues(payload[body:-32], [P], M, 1)[0]
+            columns = [(a + b) % P for a, (b,) in zip(columns, own, strict=True)]
             seeds.append(payload[-32:])
     (means,) = {each[q - 1] for each in payloads(Kind.MEANS).values()}
-    R, marks = residues(means[: M * 3 * 8], [M61], M, 3)[0], means[M * 3 * 8 :]
+    R, marks = residues(means[: M * 3 * 7], [P], M, 3)[0], means[M * 3 * 7 :]
     assert marks == bytes(M)
     alpha = [drawn(0, j, "alpha", 0) for j in range(2)]
     owners = [0] * M
     for i in range(M):
         *data, check, K, mark = rows[i]
         rho = drawn(0, i, "rho")
-        owners[i] = K * pow(rho, -1, M61) % M61
-        assert mark == (members * drawn(0, i, "theta") + drawn(0, i, "beta") * K) % M61
+        owners[i] = K * pow(rho, -1, P) % P
+        assert mark == (members * drawn(0, i, "theta") + drawn(0, i, "beta") * K) % P
         e = [sum(noise_of(seed, 0, 2 * i + j, *shape) for seed in seeds) for j in range(2)]
-        divided = [(x * pow(K, -1, M61) + y) % M61 for x, y in zip(data, e, strict=True)]
-        assert R[i] == [*divided, (check * pow(K, -1, M61) + columns[i]) % M61]
+        divided = [(x * pow(K, -1, P) + y) % P for x, y in zip(data, e, strict=True)]
+        assert R[i] == [*divided, (check * pow(K, -1, P) + columns[i]) % P]
         pads = drawn(0, i, "J", 0) + sum(drawn(0, i, "H", w, 0) for w in noisy)
-        assert R[i][2] == (sum(a * x for a, x in zip(alpha, R[i], strict=False)) + pads) % M61
+        assert R[i][2] == (sum(a * x for a, x in zip(alpha, R[i], strict=False)) + pads) % P
 
     tables = rounds()[q - 1]
     named = {own["name"]: own for own in union["own"]}
@@ -654,9 +656,9 @@ def test_the_means_of_the_transcript_are_what_the_uploads_add_up_to(q: int) -> N
         assert owners[own["slot"]] == len(holders)
         exact = [sum(map(Fraction, column), Fraction()) / len(holders) for column in zip(*holders, strict=True)]
         for j, mean in enumerate(floats(entries[name]["mean"])):
-            x = (R[own["slot"]][j] - element([M61], 0, unhex(own["row_key"]), q, j)) % M61
-            x = (x - reach // 2) % M61
-            read = Fraction(x if x <= M61 // 2 else x - M61, C * 2**f)
+            x = (R[own["slot"]][j] - element([P], 0, unhex(own["row_key"]), q, j)) % P
+            x = (x - reach // 2) % P
+            read = Fraction(x if x <= P // 2 else x - P, C * 2**f)
             assert mean == pytest.approx(max(-64.0, min(64.0, float(read))), rel=1e-15)
             assert abs(read - exact[j]) < Fraction(64, 2**24)
 
@@ -769,43 +771,41 @@ def test_the_means_of_who_is_left_are_what_their_uploads_add_up_to() -> None:
     noisy = [w for w in noise["clients"] if w in left]
     rows, columns, seeds = [[0] * 5 for _ in range(M)], [0] * M, []
     for n, (upload,) in payloads(Kind.UPLOAD, of=vectors).items():
-        body = M * 5 * 8
+        body = M * 5 * 7
         own = expand(expand(unhex(clients[n]["b"][0]), "self seed"), "self mask", L, b"%d" % q)
         mine, theirs = (X25519PrivateKey.from_private_bytes(unhex(clients[v]["a"][0])) for v in (n, gone))
         pair = expand(mine.exchange(theirs.public_key()), "pair of a batch", session)
         with_gone = expand(pair, "mask", L, b"%d" % q)  # everybody masks with everybody: T + D + 1 = 3
-        for i, row in enumerate(residues(upload[:body], [M61], M, 5)[0]):
+        for i, row in enumerate(residues(upload[:body], [P], M, 5)[0]):
             for j, x in enumerate(row):
-                over = element([M61], 0, own, 0, 5 * i + j) + element([M61], 0, with_gone, 0, 5 * i + j)
-                rows[i][j] = (rows[i][j] + x - over) % M61
+                over = element([P], 0, own, 0, 5 * i + j) + element([P], 0, with_gone, 0, 5 * i + j)
+                rows[i][j] = (rows[i][j] + x - over) % P
         assert (len(upload) > body) == (n in noisy)
         if n in noisy:
-            columns = [
-                (a + b) % M61 for a, (b,) in zip(columns, residues(upload[body:-32], [M61], M, 1)[0], strict=True)
-            ]
+            columns = [(a + b) % P for a, (b,) in zip(columns, residues(upload[body:-32], [P], M, 1)[0], strict=True)]
             seeds.append(upload[-32:])
     (means,) = {each for sent in payloads(Kind.MEANS, of=vectors).values() for each in sent}
-    R, marks = residues(means[: M * 3 * 8], [M61], M, 3)[0], means[M * 3 * 8 :]
-    drawn = Secrets([M61], unhex(vectors["secret"]), L, q)
+    R, marks = residues(means[: M * 3 * 7], [P], M, 3)[0], means[M * 3 * 7 :]
+    drawn = Secrets([P], unhex(vectors["secret"]), L, q)
     for i, (*data, check, K, mark) in enumerate(rows):
         assert marks[i] == (K == 0)
         if K == 0:  # whoever owned it has vanished
-            assert R[i] == [mark, 0, 0] == [len(left) * drawn(0, i, "theta") % M61, 0, 0]
+            assert R[i] == [mark, 0, 0] == [len(left) * drawn(0, i, "theta") % P, 0, 0]
             continue
         e = [
             sum(noise_of(s, 0, 2 * i + j, noise["s"], noise["digits"], noise["wide"]) for s in seeds) for j in range(2)
         ]
-        divided = [(x * pow(K, -1, M61) + y) % M61 for x, y in zip(data, e, strict=True)]
-        assert R[i] == [*divided, (check * pow(K, -1, M61) + columns[i]) % M61]
-        owners = K * pow(drawn(0, i, "rho"), -1, M61) % M61
+        divided = [(x * pow(K, -1, P) + y) % P for x, y in zip(data, e, strict=True)]
+        assert R[i] == [*divided, (check * pow(K, -1, P) + columns[i]) % P]
+        owners = K * pow(drawn(0, i, "rho"), -1, P) % P
         assert owners == sum(own["slot"] == i for own in vectors["own"])
     assert sum(marks) == 1
     reach = len(noisy) * (noise["s"] * (C - 1) + C * (noise["wide"] - 1))
     for own in vectors["own"]:
         holders = [four()[n][own["name"]] for n in left if own["name"] in four()[n]]
         for j, mean in enumerate(floats(own["mean"])):
-            x = (R[own["slot"]][j] - element([M61], 0, unhex(own["row_key"]), q, j) - reach // 2) % M61
-            read = Fraction(x if x <= M61 // 2 else x - M61, C * 2**f)
+            x = (R[own["slot"]][j] - element([P], 0, unhex(own["row_key"]), q, j) - reach // 2) % P
+            read = Fraction(x if x <= P // 2 else x - P, C * 2**f)
             assert mean == pytest.approx(float(read), rel=1e-15)
             assert abs(read - sum((Fraction(row[j]) for row in holders), Fraction()) / len(holders)) < Fraction(
                 64, 2**24

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.steps.masks import add_masks, neighbours, pair_seed
 from strategies import vectors
 
-RINGS = [RING61, Ring(PRIMES30[:3]), insecure_ring(2**32 - 5, 2**32 - 17), insecure_ring(7), insecure_ring(5, 7)]
+RINGS = [
+    RING61, RING56, Ring(PRIMES30[:3]), insecure_ring(2**32 - 5, 2**32 - 17), insecure_ring(7), insecure_ring(5, 7),
+]  # fmt: skip
 each_ring = pytest.mark.parametrize("ring", RINGS, ids=str)
 law = settings(max_examples=25)
 keys = st.binary(min_size=32, max_size=32)

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.steps.means import Secrets, contribution, divide, noise_columns, right
 from strategies import vectors
 
-CASES = [(RING61, 1), (Ring(PRIMES30[:3]), 2), (insecure_ring(7), 1), (insecure_ring(5, 7), 2), (RING61, 0)]
+CASES = [
+    (RING61, 1), (RING56, 1), (Ring(PRIMES30[:3]), 2), (insecure_ring(7), 1), (insecure_ring(5, 7), 2), (RING61, 0),
+]  # fmt: skip
 LARGE = CASES[:2]
 each_ring = pytest.mark.parametrize(("ring", "checks"), CASES, ids=str)
 each_large_ring = pytest.mark.parametrize(("ring", "checks"), LARGE, ids=str)

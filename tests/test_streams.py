@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import portable, streams
 from secea.arithmetic._kernels import ffi, lib
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.streams import Noise
 from strategies import vectors
 
 LAST_LIGHT = 1073740807  # the smallest prime with the lazy sums of 2^30 - c: one word in 2^20 is rejected
 RINGS = [
     RING61,
+    RING56,
     *(Ring(PRIMES30[:count]) for count in (2, 3, 4)),
     insecure_ring(2**32 - 5, 2**32 - 17),
     *(
@@ -181,7 +182,7 @@ def test_every_row_is_the_stream_of_its_own_key(
             assert np.array_equal(x[:, row], streams.stream(ring, some[row].tobytes(), lane, length))
 
 
-@pytest.mark.parametrize("ring", RINGS[:8], ids=str)
+@pytest.mark.parametrize("ring", RINGS[:9], ids=str)
 def test_long_vectors_and_many_keys_are_those_of_the_twin(ring: Ring) -> None:
     rng = np.random.default_rng(61)
     some, length = [rng.bytes(32) for _ in range(70)], portable.AT_ONCE + 1234
@@ -230,16 +231,18 @@ def test_a_rejected_word_among_lazy_sums_is_replaced(level: int) -> None:
 
 
 @each_level
+@pytest.mark.parametrize("ring", [RING61, RING56], ids=str)
 @law
 @given(key=keys, lane=lanes, length=st.integers(1, 600))
-def test_rejected_words_of_eight_bytes_are_replaced(level: int, key: bytes, lane: int, length: int) -> None:
-    # One word in 2^61 is rejected otherwise: here the smaller half is.
-    out = np.empty(length, np.uint64)
+def test_rejected_words_of_eight_bytes_are_replaced(level: int, ring: Ring, key: bytes, lane: int, length: int) -> None:
+    # One word in 2^61, or five in 2^56, are rejected otherwise: here the smaller half is.
+    bits = ring.modulus.bit_length()
+    least, out = 2 ** (bits - 1), np.empty(length, np.uint64)
     if level:
-        lib.row_streams61(level, ffi.from_buffer("uint64_t[]", out), key, 1, length, lane, 2**60)
+        lib.row_streams64(level, bits, ffi.from_buffer("uint64_t[]", out), key, 1, length, lane, least)
     else:
-        out = portable._elements(RING61, key, lane, 0, 0, length, 2**60)
-    assert [out.tolist()] == elements(RING61, key, lane, length, 2**60)
+        out = portable._elements(ring, key, lane, 0, 0, length, least)
+    assert [out.tolist()] == elements(ring, key, lane, length, least)
 
 
 @each_level

@@ -15,7 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secea.arithmetic import grid, portable, streams
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.ristretto import scalar_bytes
 from secea.arithmetic.streams import Noise
 from secea.engines.exchange import Exchange
@@ -139,6 +139,10 @@ def index_of(hops: Sequence[Hop], hop: Hop) -> int:
 # ------------------------------------------------------------------------------------------------------- keyed-streams
 
 
+CHOICES: Final = ((2, 1, 24), (5, 4, 24), (8, 7, 24), (9, 2, 23), (12, 3, 24), (13, 1, 25), (41, 20, 24))
+"""Clients, collusion and precision: elements of seven bytes, of eight, and of several primes."""
+
+
 def key_streams() -> Json:
     """Streams, noise, fill, tags and every key of a union and a round."""
     return {
@@ -156,14 +160,18 @@ def key_streams() -> Json:
             drawn("one word in two is drawn again, in place", insecure_ring(2**29 + 11), 3, 24),
             drawn("two tiny fields, without 0: many retries", insecure_ring(5, 7), 2**32 - 1, 40, nonzero=True),
             drawn("without 0", RING61, 9, 3, nonzero=True),
+            drawn("the prime of seven bytes", RING56, 0, 7),
+            drawn("the prime of seven bytes, without 0", RING56, 2**32 - 1, 5, nonzero=True),
         ],
-        "masks": [added(ring, lane) for ring, lane in ((RING61, 0), (RING30, 7))],
-        "rows": [rows(ring, q) for ring, q in ((RING61, 1), (RING30, 1000))],
+        "masks": [added(ring, lane) for ring, lane in ((RING61, 0), (RING30, 7), (RING56, 1))],
+        "rows": [rows(ring, q) for ring, q in ((RING61, 1), (RING30, 1000), (RING56, 70_000))],
         "noise": [
             noise("one digit", RING61, 0, Noise(6, (6,), 7301444403)),
             noise("two digits, the same integer modulo three primes", RING30, 1, Noise(6, (51480, 7), 14602888806)),
             noise("above 64 bits", RING30, 2, Noise(10, (60060, 6783, 30015), 2**61 + 12345)),
             noise("an odd number of words", RING61, 3, Noise(1, (60,), 1)),
+            noise("one digit, modulo the prime of seven bytes", RING56, 4, Noise(6, (840,), 3565158)),
+            noise("above 64 bits, modulo the prime of seven bytes", RING56, 5, Noise(10, (60060, 6783), 2**61 + 12345)),
         ],
         "encode": [
             encoded("float64, fill alone", 51, 6, 256, [52, 52], [0.0, 0.0], 1.0),
@@ -178,7 +186,7 @@ def key_streams() -> Json:
             {"members": members, "degree": degree, "of": [masks.neighbours(members, degree, n) for n in members]}
             for members, degree in (((0, 1), 2), ((0, 1, 2, 4, 5, 8), 3), (tuple(range(7)), 3), (tuple(range(9)), 4))
         ],
-        "numbers": [numbers(*choice) for choice in ((2, 1, 24), (5, 4, 24), (12, 3, 24), (13, 1, 25), (41, 20, 24))],
+        "numbers": [numbers(*choice) for choice in CHOICES],
         "tags": {
             "prf": (prf := [fixed(f"F {i}", 64) for i in range(5)]), "key": fixed("tag key"),
             "tags": integers(union.tags_of_keys(prf, fixed("tag key"))),

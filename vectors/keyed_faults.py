@@ -29,7 +29,7 @@ from keyed import (
     recorded,
     recorded_dropout,
 )
-from secea.arithmetic.field import M61
+from secea.arithmetic.field import M61, P56, RING56
 from secea.arithmetic.ristretto import ORDER, multiply_base, scalar_bytes, scalar_rows
 from secea.errors import SERVER
 from secea.forms.keyed import Kind
@@ -48,6 +48,7 @@ OTHER: Final = bytes(range(16))
 OUR_DIM: Final = 2
 COLUMNS: Final = OUR_DIM + 1
 """Of the means: data, and one check."""
+ELEMENT: Final = RING56.element_bytes
 
 
 @dataclass(frozen=True)
@@ -535,49 +536,50 @@ def rounds() -> Iterator[Case]:
               "not what is due")  # fmt: skip
     upload = inbox(SERVER)[place(SERVER, Kind.UPLOAD, 0)]
     rows = payload_of(upload)
-    above = put(rows, 0, M61.to_bytes(8, "little"))
+    above = put(rows, 0, P56.to_bytes(ELEMENT, "little"))
     yield one("upload not below p", SERVER, upload, forged(upload, above), PEER, [0], "not below its prime")
-    noisy = next(hop for hop in inbox(SERVER) if hop.header.kind == Kind.UPLOAD and len(payload_of(hop)) > 4 * 5 * 8)
-    column = put(payload_of(noisy), 4 * 5 * 8, b"\xff" * 8)
+    body = 4 * 5 * ELEMENT
+    noisy = next(hop for hop in inbox(SERVER) if hop.header.kind == Kind.UPLOAD and len(payload_of(hop)) > body)
+    column = put(payload_of(noisy), body, b"\xff" * ELEMENT)
     yield one("noise column not below p", SERVER, noisy, forged(noisy, column), PEER, [noisy.sender], "below its prime")
-    yield one("upload of wrong length", SERVER, upload, forged(upload, rows[:-8]), PEER, [0], "not what is due")
+    yield one("upload of wrong length", SERVER, upload, forged(upload, rows[:-ELEMENT]), PEER, [0], "not what is due")
     ahead = inbox(SERVER)[place(SERVER, Kind.READY, 0, 1)]
     yield one("upload of the round before", SERVER, ahead, upload.message, STALE, [0], "not due")
 
     at_0 = [hop for hop in inbox(0) if hop.header.kind == Kind.MEANS]
     first, second = at_0
     honest = payload_of(second)
-    width, slots = COLUMNS * 8, len(honest) // (COLUMNS * 8 + 1)
-    body = np.frombuffer(honest[: slots * width], "<u8").reshape(slots, COLUMNS)
-    marks = honest[slots * width :]
+    slots = len(honest) // (COLUMNS * ELEMENT + 1)
+    table = RING56.from_bytes(honest[:-slots], slots, COLUMNS)[0]
+    marks = honest[-slots:]
 
     def means(changed: Any, mark: bytes = marks) -> bytes:
-        return np.ascontiguousarray(changed, "<u8").tobytes() + mark
+        return bytes(RING56.to_bytes(np.array(changed, np.uint64)[None])) + mark
 
     def modulo(changed: Iterable[Iterable[int]]) -> Any:
-        return np.array([[int(x) % M61 for x in row] for row in changed], "<u8")
+        return [[int(x) % P56 for x in row] for row in changed]
 
     everyone = [SERVER, 1, 2]
     cheated = "slots are not what the uploads add up to"
-    sum_lie, one_scaled = body.astype(object), body.astype(object)
+    sum_lie, one_scaled = table.astype(object), table.astype(object)
     sum_lie[1, 0] += 1
     one_scaled[2] *= 2
     for fault, payload in (
         ("wrong sum", means(modulo(sum_lie))),
         ("scaled sum of one slot", means(modulo(one_scaled))),
-        ("scaled sums", means(modulo(body.astype(object) * 3))),
-        ("means of two slots swapped", means(body[[1, 0, *range(2, slots)]])),
-        ("zeros", means(body * 0)),
-        ("false empty", means(modulo([[0] * COLUMNS, *body[1:]]), b"\x01" + marks[1:])),
-        ("false empty with a mean", means(body, b"\x01" + marks[1:])),
-        ("all slots empty", means(body * 0, b"\x01" * slots)),
+        ("scaled sums", means(modulo(table.astype(object) * 3))),
+        ("means of two slots swapped", means(table[[1, 0, *range(2, slots)]])),
+        ("zeros", means(table * 0)),
+        ("false empty", means(modulo([[0] * COLUMNS, *table[1:]]), b"\x01" + marks[1:])),
+        ("false empty with a mean", means(table, b"\x01" + marks[1:])),
+        ("all slots empty", means(table * 0, b"\x01" * slots)),
         ("means of the round before", payload_of(first)),
     ):
         yield one(fault, 0, second, forged(second, payload), CARRIER, everyone, cheated, stops=True)
-    big = body.copy()
-    big[0, 0] = M61
+    big = table.copy()
+    big[0, 0] = P56
     yield one("mean not below p", 0, second, forged(second, means(big)), PEER, [SERVER], "cannot be read", stops=True)
-    yield one("mark 2", 0, second, forged(second, means(body, b"\x02" + marks[1:])), PEER, [SERVER], "something else",
+    yield one("mark 2", 0, second, forged(second, means(table, b"\x02" + marks[1:])), PEER, [SERVER], "something else",
               stops=True)  # fmt: skip
     yield one("means of wrong length", 0, second, forged(second, honest[:-1]), PEER, [SERVER], "not what is due")
     yield one("broadcast of the round before", 0, second, first.message, STALE, [SERVER], "came before")
@@ -653,17 +655,14 @@ def opened_means() -> Iterator[Case]:
     """Means of those who are left; nobody of them owns the last slot."""
     sent = inbox(0)[place(0, Kind.MEANS, SERVER)]
     honest = payload_of(sent)
-    slots = len(honest) // (COLUMNS * 8 + 1)
-    at = COLUMNS * 8 * honest[-slots:].index(1)
-    mark = int.from_bytes(honest[at : at + 8], "little")
+    slots = len(honest) // (COLUMNS * ELEMENT + 1)
+    at = COLUMNS * ELEMENT * honest[-slots:].index(1)
+    mark = int.from_bytes(honest[at : at + ELEMENT], "little")
     for fault, payload in (
-        ("an empty slot with another mark", put(honest, at, ((mark + 1) % M61).to_bytes(8, "little"))),
-        ("an empty slot with a mean", put(honest, at + 8, (1).to_bytes(8, "little"))),
-        ("an empty slot that is called owned", put(honest, len(honest) - slots + at // (COLUMNS * 8), b"\0")),
-        (
-            "a wrong sum of who is left",
-            put(honest, 0, (int.from_bytes(honest[:8], "little") ^ 1).to_bytes(8, "little")),
-        ),
+        ("an empty slot with another mark", put(honest, at, ((mark + 1) % P56).to_bytes(ELEMENT, "little"))),
+        ("an empty slot with a mean", put(honest, at + ELEMENT, (1).to_bytes(ELEMENT, "little"))),
+        ("an empty slot that is called owned", put(honest, len(honest) - slots + at // (COLUMNS * ELEMENT), b"\0")),
+        ("a wrong sum of who is left", put(honest, 0, bytes([honest[0] ^ 1]))),
     ):
         text = "slots are not what the uploads add up to"
         yield one(fault, 0, sent, forged(sent, payload), CARRIER, [SERVER, 1, 2], text, stops=True)

@@ -28,7 +28,7 @@ import scales
 from negative import CASES, SENDER, THIRD
 from plain import plain
 from secea.arithmetic import fixedpoint
-from secea.arithmetic.field import RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.lagrange import Code
 from secea.arithmetic.paillier import Packing, PrivateKey
 from secea.errors import SERVER
@@ -87,7 +87,7 @@ def encodings() -> Json:
         ],
         "digest": [{"parts": p, "digest": digest(*p)} for p in parts],
         "name": [{"name": name, "bytes": name_bytes(name)} for name in names],
-        "elements": [elements_of(RING61), elements_of(keyed.RING30)],
+        "elements": [elements_of(ring) for ring in (RING61, keyed.RING30, RING56)],
         "fixed_point": [fixed_points(Params(3, dim=1)), fixed_points(Params(3, dim=1, max_abs=100.0, precision=20))],
     }
 

@@ -1,7 +1,7 @@
 """Vectors over F_p, and over several primes side by side.
 
-A `Ring` is a tuple of primes. Its vectors are arrays whose first axis runs over the primes: one row for 2^61 - 1, P
-rows for a residue number system of P primes just under 2^30. All arithmetic is exact and runs in compiled
+A `Ring` is a tuple of primes. Its vectors are arrays whose first axis runs over the primes: one row for 2^61 - 1 or
+2^56 - 5, P rows for a residue number system of P primes just under 2^30. All arithmetic is exact and runs in compiled
 loops that release the interpreter's lock, or in their slow twin in numpy where there are none.
 """
 
@@ -22,6 +22,8 @@ Residues: TypeAlias = NDArray[Any]
 """uint32 or uint64; the first axis runs over the primes."""
 
 M61: Final = 2**61 - 1
+P56: Final = 2**56 - 5
+"""Its elements have seven bytes, but eight in memory."""
 
 # The primes 2^30 - c with the smallest c: products reduce by folding high bits into low ones, with room for carries.
 PRIMES30: Final = tuple(
@@ -55,16 +57,18 @@ class Ring:
 
     def __init__(self, primes: Sequence[int]) -> None:
         self.primes: tuple[int, ...] = tuple(primes)
-        wide = self.primes == (M61,)
+        wide = self.primes in ((M61,), (P56,))
         if not wide and not all(1 < p < 2**32 for p in self.primes):
-            raise ValueError(f"a ring takes only the prime 2^61 - 1, or primes below 2^32, got {self.primes}")
+            raise ValueError(f"a ring takes only 2^61 - 1, only 2^56 - 5, or primes below 2^32, got {self.primes}")
         if len(set(self.primes)) != len(self.primes) or not self.primes:
             raise ValueError(f"a ring takes distinct primes, got {self.primes}")
         self.dtype: np.dtype[Any] = np.dtype(np.uint64 if wide else np.uint32)
         self.size = len(self.primes)
         """The number of primes."""
-        self.element_bytes = self.size * self.dtype.itemsize
-        """The bytes of one element, all primes together."""
+        self.packed = self.primes == (P56,)
+        """Whether an element has fewer bytes in a message than in memory."""
+        self.element_bytes = 7 if self.packed else self.size * self.dtype.itemsize
+        """The bytes of one element in a message, all primes together."""
         self.table = ffi.new("uint32_t[]", [] if wide else self.primes)
         """The primes, for a kernel."""
 
@@ -85,8 +89,7 @@ class Ring:
     def _kernel(self, name: str) -> Callable[..., Any]:
         """The compiled loop of that name."""
         if self.dtype == np.uint64:
-            kernel: Callable[..., Any] = getattr(lib, name + "61")
-            return kernel
+            return partial(getattr(lib, name + "64"), self.modulus.bit_length())
         return partial(getattr(lib, name + "32"), self.table, self.size)
 
     def _apart(self, x: Residues, *, write: bool = False) -> tuple[Any, ...]:
@@ -181,7 +184,8 @@ class Ring:
         if not rows or not n:
             return out
         if self.dtype == np.uint64:
-            lib.combine61(_pointer(out[0]), _pointer(factors), ffi.new("uint64_t *[]", pointers), rows, count, n)
+            columns_at = ffi.new("uint64_t *[]", pointers)
+            self._kernel("combine")(_pointer(out[0]), _pointer(factors), columns_at, rows, count, n)
         else:
             steps = ffi.new("size_t[]", [column.strides[0] // 4 for column in along])
             self._kernel("combine")(
@@ -220,7 +224,7 @@ class Ring:
             raise ValueError(f"at most 16 primes can be joined, got {self.size}")
         out = np.empty(x.shape[1:], np.float64)
         if self.dtype == np.uint64:
-            lib.join61(less % M61, _pointer(x), ffi.from_buffer("double[]", out), out.size, scale)
+            self._kernel("join")(less % self.modulus, _pointer(x), ffi.from_buffer("double[]", out), out.size, scale)
             return out
         self._kernel("join")(
             self._inverses, _pointer(self.constant([less])), *self._apart(x), ffi.from_buffer("double[]", out),
@@ -240,25 +244,37 @@ class Ring:
         return bool(self._kernel("valid")(_pointer(x), x[0].size))
 
     def to_bytes(self, x: Residues) -> memoryview:
-        """Fixed width, little endian; the primes one after the other. A view where the machine allows it."""
+        """Fixed width, little endian; the primes one after the other. A view where the elements allow it."""
         assert x.dtype == self.dtype
         flat = np.ascontiguousarray(x).reshape(-1)
+        if self.packed:
+            out = np.empty(flat.size * self.element_bytes, np.uint8)
+            lib.pack56(ffi.from_buffer("uint8_t[]", out), _pointer(flat), flat.size)
+            return out.data
         return (flat if sys.byteorder == "little" else flat.byteswap()).view(np.uint8).data
 
     def from_bytes(self, data: bytes | bytearray | memoryview, *shape: int) -> Residues:
         """The inverse of `to_bytes`; a `ValueError` where length or an element is wrong. May be a view."""
-        x = self.view(data, *shape)
-        if not self.valid(x):
+        x, valid = self._read(data, shape)
+        if not valid:
             raise ValueError("an element is not below its prime")
         return x
 
     def view(self, data: bytes | bytearray | memoryview, *shape: int) -> Residues:
-        """Like `from_bytes`, for elements that were checked before."""
+        """Like `from_bytes`, for elements that may be anything."""
+        return self._read(data, shape)[0]
+
+    def _read(self, data: bytes | bytearray | memoryview, shape: tuple[int, ...]) -> tuple[Residues, bool]:
+        """The elements, and whether all are below their prime."""
         expected = math.prod(shape) * self.element_bytes
         if len(data) != expected:
             raise ValueError(f"{len(data)} bytes instead of {expected}")
+        if self.packed:
+            x = self.empty(*shape)
+            return x, bool(lib.unpack56(_pointer(x), ffi.from_buffer("uint8_t[]", data), x.size))
         x = np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
-        return np.require(x, requirements="A").reshape(self.size, *shape)
+        x = np.require(x, requirements="A").reshape(self.size, *shape)
+        return x, self.valid(x)
 
     def accept(self, words: Residues, more: Callable[[Residues], None]) -> None:
         """Make random words [P, n] uniform elements, in place, by rejection; `more` fills further words.
@@ -279,13 +295,15 @@ class Ring:
                 left[:ready], stream = stream[:ready], stream[ready:]
                 if ready < left.size:
                     more(left[ready:])
-                pointer = _pointer(left, write=True)
-                kept = lib.accept61(pointer, left.size) if wide else lib.accept32(self.primes[b], pointer, left.size)
+                pointer, p = _pointer(left, write=True), self.primes[b]
+                kept = self._kernel("accept")(pointer, left.size) if wide else lib.accept32(p, pointer, left.size)
                 left = left[kept:]
 
 
 RING61: Final = Ring((M61,))
 """F_p with p = 2^61 - 1: the union, and retrieval with Paillier."""
+RING56: Final = Ring((P56,))
+"""F_p with p = 2^56 - 5: rounds of the keyed form where it is large enough."""
 
 
 def insecure_ring(*primes: int) -> Ring:

@@ -89,7 +89,7 @@ def _at(array: NDArray[Any], *, write: bool = False) -> Any:
 def _loop(ring: Ring, name: str, *first: int) -> Callable[..., Any]:
     """The compiled loop of this name for this ring. `first` are its first arguments, such as a level."""
     if ring.dtype == np.uint64:
-        return partial(getattr(lib, name + "61"), *first)
+        return partial(getattr(lib, name + "64"), *first, ring.modulus.bit_length())
     return partial(getattr(lib, name + "32"), *first, ring.table, ring.size)
 
 

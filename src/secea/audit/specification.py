@@ -81,8 +81,8 @@ FILL: Final[Fraction] = Fraction(1, 64)
 """The narrow fill spans at most this part of a resolution (K6)."""
 COARSEST: Final[Fraction] = Fraction(1, 64)
 """The grid of an input counts as at most this part of the power of two at or below max_abs (K6)."""
-CHECK_BITS: Final = 60
-"""A wrong row passes with about 2^-60 at most (K1)."""
+CHECK_BITS: Final = 56
+"""A wrong row passes with about 2^-56 at most (K1)."""
 
 
 def common_multiple(N: int) -> int:
@@ -126,7 +126,7 @@ def off(s: int, w: int, wide: int, noisy: int) -> Fraction:
 
 
 def check_columns(primes: Sequence[int]) -> int:
-    """So many that a wrong row passes with about 2^-60 at most, modulo each prime (K1)."""
+    """So many that a wrong row passes with about 2^-56 at most, modulo each prime (K1)."""
     return ceil(CHECK_BITS / min(p.bit_length() for p in primes))
 
 

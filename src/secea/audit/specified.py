@@ -57,7 +57,8 @@ def block(key: bytes, lane: int, prime: int, retry: int, number: int) -> bytes:
 
 def stream(ring: Ring, b: int, key: bytes, lane: int, count: int, least: int = 0) -> oracle.Vector:
     """Top bits of the words of AES modulo prime b; a word that is not below it is replaced from the next retry."""
-    p, width = ring.primes[b], 8 if ring.primes == (M61,) else 4
+    p = ring.primes[b]
+    width = 8 if p >> 32 else 4
     each, spare = 16 // width, 8 * width - p.bit_length()
     out = []
     for i in range(count):
@@ -83,9 +84,11 @@ def rows_of(flat: Sequence[int], width: int) -> list[oracle.Vector]:
 
 
 def packed(ring: Ring, by_prime: Sequence[oracle.Rows]) -> bytes:
-    """As they travel: one prime after the other."""
-    width = 8 if ring.primes == (M61,) else 4
-    return b"".join(x.to_bytes(width, "little") for rows in by_prime for row in rows for x in row)
+    """As they travel: one prime after the other, four bytes for each element, or as many as a larger prime has."""
+    widths = [max(4, -(-p.bit_length() // 8)) for p in ring.primes]
+    return b"".join(
+        x.to_bytes(width, "little") for rows, width in zip(by_prime, widths, strict=True) for row in rows for x in row
+    )
 
 
 # ---------------------------------------------------------------------------------------------- what really goes around

@@ -109,6 +109,14 @@ def with_small_primes(subject: Subject, tap: Hashes) -> None:
     parties.round(tables)
 
 
+def with_a_large_prime(subject: Subject, tap: Hashes) -> None:
+    """A field of one prime whose elements have eight bytes."""
+    tables = tables_of(3, 9, 3)
+    parties = _parties(subject, tables, tap, collusion=1, precision=38)
+    parties.setup()
+    parties.round(tables)
+
+
 def with_many_names(subject: Subject, tap: Hashes) -> None:
     """More names and chunks than fit into a byte."""
     tables = tables_of(2, 300, 1)
@@ -148,7 +156,7 @@ def _parties(subject: Subject, tables: Tables, tap: Hashes, **params: Any) -> Pa
 
 Story = Callable[[Subject, Hashes], None]
 STORIES: Final[Mapping[str, tuple[Story, ...]]] = {
-    KEYED: (plain, with_drop_outs, with_small_primes, with_many_names, with_newcomers),
+    KEYED: (plain, with_drop_outs, with_small_primes, with_a_large_prime, with_many_names, with_newcomers),
     PAILLIER: (paper,),
 }
 

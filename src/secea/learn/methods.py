@@ -94,7 +94,7 @@ class Secure:
 def params_of(
     names: Sequence[Sequence[Name]], dim: int, *, collusion: int | None, rounds: int, max_abs: float
 ) -> Params:
-    """The highest precision for which an element takes no more bytes than for the least that training needs."""
+    """The highest precision that takes no more primes than the least that training needs."""
     form = form_of(DEFAULT)
     union = {name for own in names for name in own}
     given = Params(clients=len(names), dim=dim, collusion=collusion, rounds=rounds, max_abs=max_abs)

@@ -222,7 +222,7 @@ AVX2 static inline sums sums_from(__m256i begin) { /* eight elements */
 }
 
 /* The loops over these are compiled twice: `light` is a constant in each. */
-#define INLINE AVX2 static inline __attribute__((always_inline))
+#define INLINE AVX2 INLINED
 
 INLINE void add_products(int light, sums *s, __m256i even, __m256i odd, __m256i factor) {
     const __m256i a = _mm256_mul_epu32(even, factor), b = _mm256_mul_epu32(odd, factor);
@@ -478,73 +478,105 @@ void reduce32(const uint32_t *primes, size_t count, uint32_t *out, const int64_t
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------- p = 2^61 - 1 */
+/* --------------------------------------------------------------------------------- p = 2^61 - 1, and p = 2^56 - 5 */
 
-#define P61 ((UINT64_C(1) << 61) - 1)
+/* p = 2^bits - c, so that 2^bits = c: what is above the lowest bits is added to them c times. A loop is compiled for both: in each,
+ * `bits` is a constant. */
+#define C64(bits) ((bits) == 61 ? UINT64_C(1) : UINT64_C(5))
+#define LOW64(bits) ((UINT64_C(1) << (bits)) - 1)
+#define P64(bits) (LOW64(bits) + 1 - C64(bits))
+#define BOTH(bits, loop, ...) ((bits) == 61 ? loop(61, __VA_ARGS__) : loop(56, __VA_ARGS__))
 
-/* 2^61 = 1 and 2^64 = 8: what is above the lowest 61 bits is added to them. Any number of 128 bits. */
-static inline uint64_t reduced61(wide x) {
-    const uint64_t high = high_half(x), low = low_half(x);
-    const uint64_t once = (low & P61) + (low >> 61) + (high << 3 & P61) + (high >> 58); /* < 2^63 */
-    const uint64_t twice = (once & P61) + (once >> 61);
-    return twice >= P61 ? twice - P61 : twice;
+INLINED uint64_t fold64(unsigned bits, uint64_t x) { return (x & LOW64(bits)) + (x >> bits) * C64(bits); }
+
+INLINED uint64_t below_p64(unsigned bits, uint64_t x) { return x >= P64(bits) ? x - P64(bits) : x; } /* x < 2p */
+
+INLINED uint64_t minus64(unsigned bits, uint64_t x, uint64_t y) { return x >= y ? x - y : x + (P64(bits) - y); }
+
+/* Any number of 128 bits: 2^64 = c * 2^(64 - bits). */
+INLINED uint64_t reduced64(unsigned bits, wide x) {
+    const uint64_t high = high_half(x), c = C64(bits);
+    const uint64_t above = (high << (64 - bits) & LOW64(bits)) + (high >> (2 * bits - 64)) * c;
+    return below_p64(bits, fold64(bits, fold64(bits, low_half(x)) + above * c)); /* folded twice, the first time below 2^63 */
 }
 
-static inline uint64_t product61(uint64_t a, uint64_t b) { return reduced61(times(a, b)); }
+INLINED uint64_t product64(unsigned bits, uint64_t a, uint64_t b) { return reduced64(bits, times(a, b)); }
 
-/* a * b + c by halves of 32 bits, which many elements have done side by side: 2^64 = 8, and 2^32 * 2^29 = 1. a is below 2^61 + 8, b
- * and c are reduced. */
-static inline uint64_t product_by_halves61(uint64_t a, uint64_t b, uint64_t c) {
+/* a * b + added by halves of 32 bits, which many elements have done side by side: 2^64 = c * 2^(64 - bits), and 2^32 *
+ * 2^(bits - 32) = c. a is folded once, b and what is added are reduced. */
+INLINED uint64_t product_by_halves64(unsigned bits, uint64_t a, uint64_t b, uint64_t added) {
     const uint32_t a1 = (uint32_t)(a >> 32), a0 = (uint32_t)a, b1 = (uint32_t)(b >> 32), b0 = (uint32_t)b;
     const uint64_t high = (uint64_t)a1 * b1, middle = (uint64_t)a1 * b0 + (uint64_t)a0 * b1, low = (uint64_t)a0 * b0;
-    const uint64_t parts = (high << 3) + (middle >> 29) + ((middle & ((1u << 29) - 1)) << 32) + (low >> 61); /* < 2^63 */
-    const uint64_t once = (parts & P61) + (parts >> 61) + (low & P61) + c, twice = (once & P61) + (once >> 61);
-    return twice >= P61 ? twice - P61 : twice;
+    const uint64_t above = (high << (64 - bits)) + (middle >> (bits - 32)) + (low >> bits);
+    const uint64_t parts = above * C64(bits) + ((middle & LOW64(bits - 32)) << 32); /* below 2^63, or 2^60 */
+    const uint64_t once = (bits > 60 ? fold64(bits, parts) : parts) + (low & LOW64(bits)) + added;
+    return below_p64(bits, fold64(bits, once));
 }
 
-FAST void add61(uint64_t *acc, const uint64_t *x, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t sum = acc[i] + x[i];
-        acc[i] = sum >= P61 ? sum - P61 : sum;
-    }
+INLINED void add_loop(unsigned bits, uint64_t *acc, const uint64_t *x, size_t n) {
+    for (size_t i = 0; i < n; i++) acc[i] = below_p64(bits, acc[i] + x[i]);
 }
 
-FAST void sub61(uint64_t *acc, const uint64_t *x, size_t n) {
-    for (size_t i = 0; i < n; i++) acc[i] = acc[i] >= x[i] ? acc[i] - x[i] : acc[i] + (P61 - x[i]);
+INLINED void sub_loop(unsigned bits, uint64_t *acc, const uint64_t *x, size_t n) {
+    for (size_t i = 0; i < n; i++) acc[i] = minus64(bits, acc[i], x[i]);
 }
 
-FAST void mul61(uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n) {
-    for (size_t i = 0; i < n; i++) out[i] = product_by_halves61(a[i], b[i], 0);
+INLINED void mul_loop(unsigned bits, uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = product_by_halves64(bits, a[i], b[i], 0);
 }
 
-static uint64_t power61(uint64_t x) { /* x^(p-2); p - 2 = 2^61 - 3 has all bits set but the second */
+FAST void add64(unsigned bits, uint64_t *acc, const uint64_t *x, size_t n) { BOTH(bits, add_loop, acc, x, n); }
+
+FAST void sub64(unsigned bits, uint64_t *acc, const uint64_t *x, size_t n) { BOTH(bits, sub_loop, acc, x, n); }
+
+FAST void mul64(unsigned bits, uint64_t *out, const uint64_t *a, const uint64_t *b, size_t n) {
+    BOTH(bits, mul_loop, out, a, b, n);
+}
+
+INLINED uint64_t power64(unsigned bits, uint64_t x) { /* x^(p-2) */
     uint64_t power = x, result = 1;
-    for (int bit = 0; bit < 61; bit++) {
-        if (bit != 1) result = product61(result, power);
-        power = product61(power, power);
+    for (uint64_t e = P64(bits) - 2; e; e >>= 1) {
+        if (e & 1) result = product64(bits, result, power);
+        power = product64(bits, power, power);
     }
     return result;
 }
 
-void inverse61(uint64_t *out, const uint64_t *x, size_t n) { INVERT(uint64_t, product61, power61) }
+INLINED void inverse_loop(unsigned bits, uint64_t *out, const uint64_t *x, size_t n) {
+#define PRODUCT(a, b) product64(bits, a, b)
+#define POWER(a) power64(bits, a)
+    INVERT(uint64_t, PRODUCT, POWER)
+#undef PRODUCT
+#undef POWER
+}
 
-/* Thirty-two products of 122 bits fit into 128 bits; then the sum is reduced. One tile of x stays in the cache. */
-void combine61(uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns, size_t n) {
+void inverse64(unsigned bits, uint64_t *out, const uint64_t *x, size_t n) { BOTH(bits, inverse_loop, out, x, n); }
+
+/* So many products, and an element, fit into 128 bits; then the sum is reduced. */
+#define PRODUCTS64(bits) ((size_t)1 << (127 - 2 * (bits)))
+
+/* One tile of x stays in the cache. */
+INLINED void combine_loop(unsigned bits, uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows,
+                          size_t columns, size_t n) {
     for (size_t start = 0; start < n; start += TILE) {
         const size_t end = n - start < TILE ? n : start + TILE;
         for (size_t r = 0; r < rows; r++)
             for (size_t i = start; i < end; i++) {
-                const uint64_t *factor = a + r * columns, *const last = factor + columns, *const *source = x;
                 uint64_t sum = 0;
-                while (factor < last) {
-                    const uint64_t *const stop = last - factor < 32 ? last : factor + 32;
+                for (size_t k = 0; k < columns;) {
+                    const size_t stop = columns - k < PRODUCTS64(bits) ? columns : k + PRODUCTS64(bits);
                     wide part = both(0, sum);
-                    for (; factor < stop; factor++, source++) part = plus(part, times(*factor, (*source)[i]));
-                    sum = reduced61(part);
+                    for (; k < stop; k++) part = plus(part, times(a[r * columns + k], x[k][i]));
+                    sum = reduced64(bits, part);
                 }
                 out[r * n + i] = sum;
             }
     }
+}
+
+void combine64(unsigned bits, uint64_t *out, const uint64_t *a, const uint64_t *const *x, size_t rows, size_t columns,
+               size_t n) {
+    BOTH(bits, combine_loop, out, a, x, rows, columns, n);
 }
 
 #define ROW_OF(k) (y + (members ? members[k] : (k)-starts[j]) * length)
@@ -559,44 +591,116 @@ void gather61(uint64_t *out, const int64_t *starts, const int64_t *members, cons
                 const int64_t stop = starts[j + 1] - k < 32 ? starts[j + 1] : k + 32;
                 wide part = both(0, sum);
                 for (; k < stop; k++) part = plus(part, times(w[k], ROW_OF(k)[i]));
-                sum = reduced61(part);
+                sum = reduced64(61, part);
             }
             out[j * length + i] = sum;
         }
 }
 
-FAST static void join_one(uint64_t less, const uint64_t *x, double *out, size_t n, double scale) {
+INLINED void join_loop(unsigned bits, uint64_t less, const uint64_t *x, double *out, size_t n, double scale) {
     for (size_t i = 0; i < n; i++) {
-        const uint64_t rest = x[i] >= less ? x[i] - less : x[i] + (P61 - less);
-        const int64_t centred = (int64_t)rest - (rest > P61 / 2 ? (int64_t)P61 : 0);
+        const uint64_t rest = minus64(bits, x[i], less);
+        const int64_t centred = (int64_t)rest - (rest > P64(bits) / 2 ? (int64_t)P64(bits) : 0);
         out[i] = (double)centred * scale;
     }
 }
 
-void join61(uint64_t less, const uint64_t *x, double *out, size_t n, double scale) { join_one(less, x, out, n, scale); }
+FAST static void join_one(unsigned bits, uint64_t less, const uint64_t *x, double *out, size_t n, double scale) {
+    BOTH(bits, join_loop, less, x, out, n, scale);
+}
 
-FAST int valid61(const uint64_t *x, size_t n) {
+void join64(unsigned bits, uint64_t less, const uint64_t *x, double *out, size_t n, double scale) {
+    join_one(bits, less, x, out, n, scale);
+}
+
+INLINED int valid_loop(unsigned bits, const uint64_t *x, size_t n) {
     uint64_t bad = 0;
-    for (size_t i = 0; i < n; i++) bad |= x[i] >= P61;
+    for (size_t i = 0; i < n; i++) bad |= x[i] >= P64(bits);
     return !bad;
 }
 
-size_t accept61(uint64_t *words, size_t n) {
+FAST int valid64(unsigned bits, const uint64_t *x, size_t n) { return BOTH(bits, valid_loop, x, n); }
+
+size_t accept64(unsigned bits, uint64_t *words, size_t n) {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t word = words[i] >> 3;
+        const uint64_t word = words[i] >> (64 - bits);
         words[kept] = word;
-        kept += word < P61;
+        kept += word < P64(bits);
     }
     return kept;
 }
 
-FAST void reduce61(uint64_t *out, const int64_t *x, size_t n) {
+INLINED void reduce_loop(unsigned bits, uint64_t *out, const int64_t *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const uint64_t sign = (uint64_t)(x[i] >> 63); /* all ones for negative x */
-        const uint64_t size = ((uint64_t)x[i] ^ sign) - sign;
-        const uint64_t once = (size & P61) + (size >> 61);
-        const uint64_t rest = once >= P61 ? once - P61 : once;
-        out[i] = sign && rest ? P61 - rest : rest;
+        const uint64_t rest = below_p64(bits, fold64(bits, ((uint64_t)x[i] ^ sign) - sign));
+        out[i] = sign && rest ? P64(bits) - rest : rest;
     }
+}
+
+FAST void reduce64(unsigned bits, uint64_t *out, const int64_t *x, size_t n) { BOTH(bits, reduce_loop, out, x, n); }
+
+/* ------------------------------------------------------------------------------------------ elements of seven bytes */
+
+/* Two words of four bytes each, which have one byte in common: compilers know these for what they are. */
+static inline uint32_t load32(const uint8_t *at) {
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static inline void store32(uint8_t *at, uint32_t x) {
+    at[0] = (uint8_t)x, at[1] = (uint8_t)(x >> 8), at[2] = (uint8_t)(x >> 16), at[3] = (uint8_t)(x >> 24);
+}
+
+#ifdef AVX2
+/* Two elements in each half of a register are fourteen bytes. Of sixteen that are read or written, the last two belong to the next
+ * element: as long as there is one. The last few are done one by one. */
+AVX2 static size_t pack_avx2(uint8_t *out, const uint64_t *x, size_t n) {
+    const __m256i closer = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, -1, -1));
+    size_t i = 0;
+    for (; i + 5 <= n; i += 4, out += 28) {
+        const __m256i packed = _mm256_shuffle_epi8(LOAD(x + i), closer);
+        _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(packed));
+        _mm_storeu_si128((__m128i *)(out + 14), _mm256_extracti128_si256(packed, 1));
+    }
+    return i;
+}
+
+AVX2 static size_t unpack_avx2(uint64_t *out, const uint8_t *in, size_t n, uint64_t *above) {
+    const __m256i apart = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, -1, 7, 8, 9, 10, 11, 12, 13, -1));
+    const __m256i c = _mm256_set1_epi64x(C64(56));
+    __m256i all = _mm256_setzero_si256();
+    uint64_t each[4];
+    size_t i = 0;
+    for (; i + 5 <= n; i += 4, in += 28) {
+        const __m128i low = _mm_loadu_si128((const __m128i *)in), high = _mm_loadu_si128((const __m128i *)(in + 14));
+        const __m256i x = _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1), apart);
+        STORE(out + i, x);
+        all = _mm256_or_si256(all, _mm256_add_epi64(x, c));
+    }
+    STORE(each, all);
+    *above = each[0] | each[1] | each[2] | each[3];
+    return i;
+}
+#endif
+
+void pack56(uint8_t *out, const uint64_t *x, size_t n) {
+    size_t i = 0;
+#ifdef AVX2
+    if (has_avx2) i = pack_avx2(out, x, n);
+#endif
+    for (; i < n; i++) store32(out + 7 * i, (uint32_t)x[i]), store32(out + 7 * i + 3, (uint32_t)(x[i] >> 24));
+}
+
+int unpack56(uint64_t *out, const uint8_t *in, size_t n) {
+    uint64_t above = 0; /* x + c has a bit above the lowest 56 exactly if x is not below p */
+    size_t i = 0;
+#ifdef AVX2
+    if (has_avx2) i = unpack_avx2(out, in, n, &above);
+#endif
+    for (; i < n; i++) {
+        out[i] = load32(in + 7 * i) | (uint64_t)load32(in + 7 * i + 3) << 24;
+        above |= out[i] + C64(56);
+    }
+    return !(above >> 56);
 }

@@ -31,6 +31,13 @@
 #define FAST
 #endif
 
+/* A part of a loop, which is compiled wherever it is used: for the same processors as what is around it, and with its constants. */
+#ifdef __GNUC__
+#define INLINED static inline __attribute__((always_inline))
+#else
+#define INLINED static inline
+#endif
+
 /* Instructions that are written out, where the processor turns out to have them. Not with GCC for Windows, which does not align
  * the stack as they need it (its bug 54412). */
 #if defined(GNU_X86) && (defined(__clang__) || !defined(_WIN32))

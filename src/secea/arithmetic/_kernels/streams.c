@@ -7,7 +7,7 @@
 
 #define WORDS_BYTES 4096
 #define WORDS32 (WORDS_BYTES / 4)
-#define WORDS61 (WORDS_BYTES / 8)
+#define WORDS64 (WORDS_BYTES / 8)
 #define BLOCKS (WORDS_BYTES / 16)
 #define GROUP_BLOCKS 16 /* blocks are made in whole groups: buffers have room for one more */
 #define KEYS_AT_ONCE 64
@@ -19,7 +19,7 @@ typedef struct {
 typedef union {
     _Alignas(64) uint8_t byte[WORDS_BYTES + 16 * GROUP_BLOCKS];
     uint32_t word[WORDS32 + 4 * GROUP_BLOCKS];
-    uint64_t pair[WORDS61 + 2 * GROUP_BLOCKS];
+    uint64_t pair[WORDS64 + 2 * GROUP_BLOCKS];
 } tile;
 
 /* ------------------------------------------------------------------------------------------------------------- AES */
@@ -167,14 +167,18 @@ FAST static int cut_words32(uint32_t p, uint32_t least, int spare, uint32_t *out
     return bad != 0;
 }
 
-FAST static int cut_words61(uint64_t least, uint64_t *out, const uint64_t *words, size_t n) {
-    uint64_t bad = 0;
+INLINED int cut_words(unsigned bits, uint64_t least, uint64_t *out, const uint64_t *words, size_t n) {
+    uint64_t above = 0; /* x + c and x - least have a bit above the lowest ones if x is too large, or too small */
     for (size_t i = 0; i < n; i++) {
-        const uint64_t x = words[i] >> 3;
-        bad |= (x == P61) | (x < least);
+        const uint64_t x = words[i] >> (64 - bits);
+        above |= (x + C64(bits)) | (x - least);
         out[i] = x;
     }
-    return bad != 0;
+    return above >> bits != 0;
+}
+
+FAST static int cut_words64(unsigned bits, uint64_t least, uint64_t *out, const uint64_t *words, size_t n) {
+    return BOTH(bits, cut_words, least, out, words, n);
 }
 
 /* n elements from `block` on, at most a tile */
@@ -189,14 +193,14 @@ static void draw32(int level, const schedule *plan, uint64_t head, uint64_t bloc
                 out[i] = (uint32_t)replaced(level, plan, head, block + i / 4, i % 4, 4, spare, least, p);
 }
 
-static void draw61(int level, const schedule *plan, uint64_t head, uint64_t block, uint64_t least, uint64_t *out,
-                   size_t n) {
+static void draw64(int level, const schedule *plan, uint64_t head, uint64_t block, unsigned bits, uint64_t least,
+                   uint64_t *out, size_t n) {
     tile words;
     encrypt(level, plan, NULL, head, block, words.byte, (n + 1) / 2);
-    if (cut_words61(least, out, words.pair, n))
+    if (cut_words64(bits, least, out, words.pair, n))
         for (size_t i = 0; i < n; i++)
-            if (out[i] < least || out[i] >= P61)
-                out[i] = replaced(level, plan, head, block + i / 2, i % 2, 8, 3, least, P61);
+            if (out[i] < least || out[i] >= P64(bits))
+                out[i] = replaced(level, plan, head, block + i / 2, i % 2, 8, 64 - (int)bits, least, P64(bits));
 }
 
 void row_streams32(int level, const uint32_t *primes, size_t count, uint32_t *out, const uint8_t *keys, size_t rows,
@@ -211,23 +215,24 @@ void row_streams32(int level, const uint32_t *primes, size_t count, uint32_t *ou
     }
 }
 
-void row_streams61(int level, uint64_t *out, const uint8_t *keys, size_t rows, size_t length, uint32_t lane,
+void row_streams64(int level, unsigned bits, uint64_t *out, const uint8_t *keys, size_t rows, size_t length, uint32_t lane,
                    uint64_t least) {
     for (size_t row = 0; row < rows; row++) {
         schedule plan;
         expand(keys + 32 * row, &plan);
-        for (size_t i = 0; i < length; i += WORDS61)
-            draw61(level, &plan, head_of(lane, 0, 0), i / 2, least, out + row * length + i,
-                   length - i < WORDS61 ? length - i : WORDS61);
+        for (size_t i = 0; i < length; i += WORDS64)
+            draw64(level, &plan, head_of(lane, 0, 0), i / 2, bits, least, out + row * length + i,
+                   length - i < WORDS64 ? length - i : WORDS64);
     }
 }
 
 /* ------------------------------------------------------------------------------------------------------------ masks */
 
 /* Sums of words stay unreduced while they fit: an element and three words below 2^30 in 32 bits, an element and seven words
- * below 2^61 in 64. The sum of what is subtracted comes first, onto minus the element; then its sign is changed. */
+ * below 2^61, or 255 below 2^56, in 64. The sum of what is subtracted comes first, onto minus the element; then its sign is
+ * changed. */
 #define LIGHT_HELD 3
-#define HELD61 7
+#define HELD64(bits) (((size_t)1 << (64 - (bits))) - 1)
 
 /* sum += the words, cut; whether one of them is not below p */
 FAST static int add_words_light(uint32_t p, uint32_t *sum, const uint32_t *words, size_t n) {
@@ -251,25 +256,29 @@ FAST static void negate_light(uint32_t p, uint32_t *x, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] ? p - x[i] : 0;
 }
 
-FAST static int add_words61(uint64_t *sum, const uint64_t *words, size_t n) {
-    uint64_t bad = 0;
+INLINED int add_words(unsigned bits, uint64_t *sum, const uint64_t *words, size_t n) {
+    uint64_t above = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t x = words[i] >> 3;
-        bad |= x == P61;
+        const uint64_t x = words[i] >> (64 - bits);
+        above |= x + C64(bits);
         sum[i] += x;
     }
-    return bad != 0;
+    return above >> bits != 0;
 }
 
-FAST static void close61(uint64_t *sum, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t once = (sum[i] & P61) + (sum[i] >> 61);
-        sum[i] = once >= P61 ? once - P61 : once;
-    }
+INLINED void close_sums(unsigned bits, uint64_t *sum, size_t n) {
+    for (size_t i = 0; i < n; i++) sum[i] = below_p64(bits, fold64(bits, sum[i]));
 }
 
-FAST static void negate61(uint64_t *x, size_t n) {
-    for (size_t i = 0; i < n; i++) x[i] = x[i] ? P61 - x[i] : 0;
+FAST static int add_words64(unsigned bits, uint64_t *sum, const uint64_t *words, size_t n) {
+    return BOTH(bits, add_words, sum, words, n);
+}
+
+FAST static void close64(unsigned bits, uint64_t *sum, size_t n) { BOTH(bits, close_sums, sum, n); }
+
+FAST static void negate64(unsigned bits, uint64_t *x, size_t n) {
+    const uint64_t p = P64(bits);
+    for (size_t i = 0; i < n; i++) x[i] = x[i] ? p - x[i] : 0;
 }
 
 static void mask_tile_light(int level, const schedule *plans, size_t negative, size_t total, uint64_t head,
@@ -290,21 +299,21 @@ static void mask_tile_light(int level, const schedule *plans, size_t negative, s
     }
 }
 
-static void mask_tile61(int level, const schedule *plans, size_t negative, size_t total, uint64_t head, uint64_t block,
-                        uint64_t *sum, size_t n) {
+static void mask_tile64(int level, const schedule *plans, size_t negative, size_t total, uint64_t head, uint64_t block,
+                        unsigned bits, uint64_t *sum, size_t n) {
     tile words;
-    if (negative) negate61(sum, n);
+    if (negative) negate64(bits, sum, n);
     for (size_t k = 0, held = 0; k < total; k++) {
         encrypt(level, plans + k, NULL, head, block, words.byte, (n + 1) / 2);
-        if (add_words61(sum, words.pair, n)) {
-            uint64_t x[WORDS61];
-            draw61(level, plans + k, head, block, 0, x, n);
-            for (size_t i = 0; i < n; i++) sum[i] -= (words.pair[i] >> 3) - x[i];
+        if (add_words64(bits, sum, words.pair, n)) {
+            uint64_t x[WORDS64];
+            draw64(level, plans + k, head, block, bits, 0, x, n);
+            for (size_t i = 0; i < n; i++) sum[i] -= (words.pair[i] >> (64 - bits)) - x[i];
         }
         const int turns = k + 1 == negative;
-        if (++held < HELD61 && !turns && k + 1 < total) continue;
-        close61(sum, n), held = 0;
-        if (turns) negate61(sum, n);
+        if (++held < HELD64(bits) && !turns && k + 1 < total) continue;
+        close64(bits, sum, n), held = 0;
+        if (turns) negate64(bits, sum, n);
     }
 }
 
@@ -332,15 +341,16 @@ void add_streams32(int level, const uint32_t *primes, size_t count, uint32_t *ac
     }
 }
 
-void add_streams61(int level, uint64_t *acc, size_t n, const uint8_t *keys, size_t negative, size_t total,
+void add_streams64(int level, unsigned bits, uint64_t *acc, size_t n, const uint8_t *keys, size_t negative, size_t total,
                    uint32_t lane) {
     schedule plans[KEYS_AT_ONCE];
     for (size_t first = 0; first < total; first += KEYS_AT_ONCE) {
         const size_t some = total - first < KEYS_AT_ONCE ? total - first : KEYS_AT_ONCE;
         const size_t minus = negative < first ? 0 : negative - first < some ? negative - first : some;
         for (size_t k = 0; k < some; k++) expand(keys + 32 * (first + k), plans + k);
-        for (size_t i = 0; i < n; i += WORDS61)
-            mask_tile61(level, plans, minus, some, head_of(lane, 0, 0), i / 2, acc + i, n - i < WORDS61 ? n - i : WORDS61);
+        for (size_t i = 0; i < n; i += WORDS64)
+            mask_tile64(level, plans, minus, some, head_of(lane, 0, 0), i / 2, bits, acc + i,
+                        n - i < WORDS64 ? n - i : WORDS64);
     }
 }
 
@@ -469,23 +479,24 @@ static void join_digits32(const noise_shape *shape, noise_tile *x, uint32_t p, s
         for (size_t i = 0; i < n; i++) x->all[i] = rest32(x->all[i] * shape->digits[l] + x->digit[l * n + i], p);
 }
 
-static void join_digits61(const noise_shape *shape, noise_tile *x, size_t n) {
+static void join_digits64(const noise_shape *shape, noise_tile *x, unsigned bits, size_t n) {
     memcpy(x->all, x->t, n * sizeof *x->t);
     for (size_t l = shape->parts; l-- > 0;)
-        for (size_t i = 0; i < n; i++)
-            x->all[i] = reduced61(plus(times(x->all[i], shape->digits[l]), both(0, x->digit[l * n + i])));
+        for (size_t i = 0; i < n; i++) {
+            const wide next = plus(times(x->all[i], shape->digits[l]), both(0, x->digit[l * n + i]));
+            x->all[i] = BOTH(bits, reduced64, next);
+        }
 }
 
 FAST static void add_light(uint32_t p, uint32_t *acc, const uint64_t *x, size_t n) { /* x < 2^63 */
     for (size_t i = 0; i < n; i++) acc[i] = folded_light(x[i] + acc[i], p);
 }
 
-FAST static void add_any61(uint64_t *acc, const uint64_t *x, size_t n) { /* x < 2^63 */
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t sum = acc[i] + (x[i] & P61) + (x[i] >> 61), once = (sum & P61) + (sum >> 61);
-        acc[i] = once >= P61 ? once - P61 : once;
-    }
+INLINED void add_any(unsigned bits, uint64_t *acc, const uint64_t *x, size_t n) { /* x < 2^63 */
+    for (size_t i = 0; i < n; i++) acc[i] = below_p64(bits, fold64(bits, acc[i] + fold64(bits, x[i])));
 }
+
+FAST static void add_any64(unsigned bits, uint64_t *acc, const uint64_t *x, size_t n) { BOTH(bits, add_any, acc, x, n); }
 
 void add_noise32(int level, const uint32_t *primes, size_t count, uint32_t *acc, size_t acc_step, size_t n,
                  const uint8_t *seed, uint32_t lane, size_t s, const uint32_t *digits, size_t parts, uint64_t wide_range,
@@ -509,7 +520,7 @@ void add_noise32(int level, const uint32_t *primes, size_t count, uint32_t *acc,
     }
 }
 
-void add_noise61(int level, uint64_t *acc, size_t n, const uint8_t *seed, uint32_t lane, size_t s,
+void add_noise64(int level, unsigned bits, uint64_t *acc, size_t n, const uint8_t *seed, uint32_t lane, size_t s,
                  const uint32_t *digits, size_t parts, uint64_t wide_range, int fits) {
     schedule plan;
     noise_shape shape;
@@ -519,8 +530,9 @@ void add_noise61(int level, uint64_t *acc, size_t n, const uint8_t *seed, uint32
     for (size_t start = 0; start < n; start += shape.most) {
         const size_t size = n - start < shape.most ? n - start : shape.most;
         draw_noise(level, &shape, &plan, head_of(lane, 0, 0), start, &noise, size);
-        (fits ? join_digits : join_digits61)(&shape, &noise, size);
-        add_any61(acc + start, noise.all, size);
+        if (fits) join_digits(&shape, &noise, size);
+        else join_digits64(&shape, &noise, bits, size);
+        add_any64(bits, acc + start, noise.all, size);
     }
 }
 
@@ -563,22 +575,50 @@ void weighted_sums32(const uint32_t *primes, size_t count, uint32_t *out, const 
                 primes[b], x + b * x_step + row * row_step, weights + b * length, length);
 }
 
-void weighted_sums61(uint64_t *out, const uint64_t *x, size_t row_step, const uint64_t *weights, size_t rows,
-                     size_t length) {
-    for (size_t row = 0; row < rows; row++, x += row_step) {
-        uint64_t sum = 0;
-        for (size_t i = 0; i < length;) { /* two sums side by side, together of 32 products of 122 bits */
-            const size_t stop = length - i < 32 ? length : i + 32;
-            wide even = both(0, sum), odd = both(0, 0);
-            for (; i + 2 <= stop; i += 2) {
-                even = plus(even, times(x[i], weights[i]));
-                odd = plus(odd, times(x[i + 1], weights[i + 1]));
-            }
-            if (i < stop) odd = plus(odd, times(x[i], weights[i])), i++;
-            sum = reduced61(plus(even, odd));
+static uint64_t weighted61(const uint64_t *x, const uint64_t *weights, size_t n) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n;) { /* two sums side by side, together of as many products as fit */
+        const size_t stop = n - i < PRODUCTS64(61) ? n : i + PRODUCTS64(61);
+        wide even = both(0, sum), odd = both(0, 0);
+        for (; i + 2 <= stop; i += 2) {
+            even = plus(even, times(x[i], weights[i]));
+            odd = plus(odd, times(x[i + 1], weights[i + 1]));
         }
-        out[row] = sum;
+        if (i < stop) odd = plus(odd, times(x[i], weights[i])), i++;
+        sum = reduced64(61, plus(even, odd));
     }
+    return sum;
+}
+
+/* By halves of 28 bits, of whose products 127 pairs fit into 64 bits: 16 sums side by side. */
+#define HALF28(x) ((uint32_t)(x) & ((1u << 28) - 1))
+
+FAST static uint64_t weighted56(const uint64_t *x, const uint64_t *weights, size_t n) {
+    wide all = both(0, 0);
+    for (size_t i = 0; i + SIDE <= n;) {
+        const size_t left = (n - i) / SIDE, stop = i + SIDE * (left < 127 ? left : 127);
+        uint64_t high[SIDE] = {0}, middle[SIDE] = {0}, low[SIDE] = {0};
+        for (; i < stop; i += SIDE)
+            for (size_t k = 0; k < SIDE; k++) {
+                const uint32_t a1 = (uint32_t)(x[i + k] >> 28), a0 = HALF28(x[i + k]);
+                const uint32_t b1 = (uint32_t)(weights[i + k] >> 28), b0 = HALF28(weights[i + k]);
+                high[k] += (uint64_t)a1 * b1, low[k] += (uint64_t)a0 * b0;
+                middle[k] += (uint64_t)a1 * b0 + (uint64_t)a0 * b1;
+            }
+        uint64_t one = 0, two = 0, three = 0;
+        for (size_t k = 0; k < SIDE; k++)
+            one += fold64(56, high[k]), two += fold64(56, middle[k]), three += fold64(56, low[k]);
+        all = plus(all, plus(shifted_up(one, 56), plus(shifted_up(two, 28), both(0, three))));
+        all = both(0, reduced64(56, all));
+    }
+    for (size_t i = n - n % SIDE; i < n; i++) all = plus(all, times(x[i], weights[i]));
+    return reduced64(56, all);
+}
+
+void weighted_sums64(unsigned bits, uint64_t *out, const uint64_t *x, size_t row_step, const uint64_t *weights,
+                     size_t rows, size_t length) {
+    for (size_t row = 0; row < rows; row++)
+        out[row] = (bits == 61 ? weighted61 : weighted56)(x + row * row_step, weights, length);
 }
 
 FAST static void scale_light(uint32_t p, uint32_t *out, const uint32_t *x, uint32_t factor, size_t n) {
@@ -607,20 +647,29 @@ void scaled_rows32(const uint32_t *primes, size_t count, uint32_t *out, size_t o
         }
 }
 
-FAST static void scale_row61(uint64_t *out, const uint64_t *x, uint64_t factor, size_t n) {
-    for (size_t i = 0; i < n; i++) out[i] = product_by_halves61(x[i], factor, 0);
+INLINED void scale_by(unsigned bits, uint64_t *out, const uint64_t *x, uint64_t factor, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = product_by_halves64(bits, x[i], factor, 0);
 }
 
-FAST static void scale_add_row61(uint64_t *out, const uint64_t *x, uint64_t factor, const uint64_t *added, size_t n) {
-    for (size_t i = 0; i < n; i++) out[i] = product_by_halves61(x[i], factor, added[i]);
+INLINED void scale_add(unsigned bits, uint64_t *out, const uint64_t *x, uint64_t factor, const uint64_t *added, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = product_by_halves64(bits, x[i], factor, added[i]);
 }
 
-void scaled_rows61(uint64_t *out, size_t out_row_step, const int64_t *places, const uint64_t *x, size_t x_row_step,
-                   const uint64_t *factors, const uint64_t *added, size_t rows, size_t length) {
+FAST static void scale_row64(unsigned bits, uint64_t *out, const uint64_t *x, uint64_t factor, size_t n) {
+    BOTH(bits, scale_by, out, x, factor, n);
+}
+
+FAST static void scale_add_row64(unsigned bits, uint64_t *out, const uint64_t *x, uint64_t factor, const uint64_t *added,
+                                 size_t n) {
+    BOTH(bits, scale_add, out, x, factor, added, n);
+}
+
+void scaled_rows64(unsigned bits, uint64_t *out, size_t out_row_step, const int64_t *places, const uint64_t *x,
+                   size_t x_row_step, const uint64_t *factors, const uint64_t *added, size_t rows, size_t length) {
     for (size_t row = 0; row < rows; row++, x += x_row_step) {
         uint64_t *const to = out + (places ? (size_t)places[row] : row) * out_row_step;
-        if (added) scale_add_row61(to, x, factors[row], added + row * length, length);
-        else scale_row61(to, x, factors[row], length);
+        if (added) scale_add_row64(bits, to, x, factors[row], added + row * length, length);
+        else scale_row64(bits, to, x, factors[row], length);
     }
 }
 
@@ -646,12 +695,16 @@ void add_scaled32(const uint32_t *primes, size_t count, uint32_t *acc, size_t ac
     }
 }
 
-FAST void add_scaled61(uint64_t *acc, const int64_t *x, uint64_t factor, size_t n) {
-    const uint64_t other = factor ? P61 - factor : 0; /* minus the factor */
+INLINED void add_multiples(unsigned bits, uint64_t *acc, const int64_t *x, uint64_t factor, size_t n) {
+    const uint64_t other = factor ? P64(bits) - factor : 0; /* minus the factor */
     for (size_t i = 0; i < n; i++) {
         const uint64_t sign = (uint64_t)(x[i] >> 63), size = ((uint64_t)x[i] ^ sign) - sign;
-        acc[i] = product_by_halves61((size & P61) + (size >> 61), sign ? other : factor, acc[i]);
+        acc[i] = product_by_halves64(bits, fold64(bits, size), sign ? other : factor, acc[i]);
     }
+}
+
+FAST void add_scaled64(unsigned bits, uint64_t *acc, const int64_t *x, uint64_t factor, size_t n) {
+    BOTH(bits, add_multiples, acc, x, factor, n);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- fill */

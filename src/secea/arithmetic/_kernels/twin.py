@@ -19,7 +19,9 @@ Pointer = Any
 Vectors = NDArray[Any]
 Words = NDArray[np.uint64]
 
-P61: Final = 2**61 - 1
+SMALL: Final = {61: 1, 56: 5}
+"""c of the primes 2^bits - c."""
+SEVEN: Final = 7
 TILE: Final = 512
 _HALF: Final = np.uint64(32)
 _LOW: Final = np.uint64(2**32 - 1)
@@ -199,113 +201,134 @@ def add_scaled32(
         total[b] = ((values % p).astype(np.uint64) * np.uint64(factors[b]) + total[b]) % p
 
 
-# ------------------------------------------------------------------------------------------------------ p = 2^61 - 1
+# ----------------------------------------------------------------------------------- p = 2^61 - 1, and p = 2^56 - 5
 
 
-def _folded(x: Words) -> Words:
-    """64-bit words, reduced modulo 2^61 - 1."""
-    once = (x & np.uint64(P61)) + (x >> np.uint64(61))
-    return np.where(once >= P61, once - np.uint64(P61), once)
+def _prime(bits: int) -> int:
+    return (1 << bits) - SMALL[bits]
 
 
-def _product(a: Vectors, b: Vectors) -> Words:
-    """a * b modulo p = 2^61 - 1, by halves: 2^62 = 2 modulo p, and 2^31 * (middle >> 30 << 30) = middle >> 30."""
-    low31, low30 = np.uint64(2**31 - 1), np.uint64(2**30 - 1)
-    a1, a0, b1, b0 = a >> np.uint64(31), a & low31, b >> np.uint64(31), b & low31
+def _folded(bits: int, x: Words) -> Words:
+    """64-bit words, reduced modulo p = 2^bits - c."""
+    p = _prime(bits)
+    once = (x & np.uint64((1 << bits) - 1)) + (x >> np.uint64(bits)) * np.uint64(SMALL[bits])
+    return np.where(once >= p, once - np.uint64(p), once)
+
+
+def _product(bits: int, a: Vectors, b: Vectors) -> Words:
+    """a * b modulo p = 2^bits - c, by halves of h bits: 2^bits = c, and 2^(2h) = c * 2^(2h - bits)."""
+    h = (bits + 1) // 2
+    half, rest, c = np.uint64(h), np.uint64(bits - h), np.uint64(SMALL[bits])
+    low_half, low_rest = np.uint64((1 << h) - 1), np.uint64((1 << (bits - h)) - 1)
+    a1, a0, b1, b0 = a >> half, a & low_half, b >> half, b & low_half
     middle = a1 * b0 + a0 * b1
-    return _folded(
-        np.uint64(2) * a1 * b1 + (middle >> np.uint64(30)) + ((middle & low30) << np.uint64(31)) + _folded(a0 * b0)
-    )
+    above = (a1 * b1 << np.uint64(2 * h - bits)) + (middle >> rest)
+    return _folded(bits, above * c + ((middle & low_rest) << half) + _folded(bits, a0 * b0))
 
 
-def _sum61(elements: Words, axis: int = 0) -> Words:
-    """The sum of elements, modulo 2^61 - 1."""
+def _sum64(bits: int, elements: Words, axis: int = 0) -> Words:
+    """The sum of elements, modulo p."""
     high, low = (elements >> _HALF).sum(axis, np.uint64), (elements & _LOW).sum(axis, np.uint64)
-    return _folded(_product(_folded(high), np.full_like(high, 2**32)) + _folded(low))
+    return _folded(bits, _product(bits, _folded(bits, high), np.full_like(high, 2**32)) + _folded(bits, low))
 
 
-def _words61(at: Pointer, *shape: int) -> Vectors:
+def _words64(at: Pointer, *shape: int) -> Vectors:
     return _words(at, *shape, dtype=np.uint64)
 
 
-def add61(acc: Pointer, x: Pointer, n: int) -> None:
-    a = _words61(acc, n)
-    a[...] = _folded(a + _words61(x, n))
+def add64(bits: int, acc: Pointer, x: Pointer, n: int) -> None:
+    a = _words64(acc, n)
+    a[...] = _folded(bits, a + _words64(x, n))
 
 
-def sub61(acc: Pointer, x: Pointer, n: int) -> None:
-    a, b = _words61(acc, n), _words61(x, n)
-    a[...] = np.where(a >= b, a - b, a + (np.uint64(P61) - b))
+def sub64(bits: int, acc: Pointer, x: Pointer, n: int) -> None:
+    a, b = _words64(acc, n), _words64(x, n)
+    a[...] = np.where(a >= b, a - b, a + (np.uint64(_prime(bits)) - b))
 
 
-def mul61(out: Pointer, a: Pointer, b: Pointer, n: int) -> None:
-    _words61(out, n)[...] = _product(_words61(a, n), _words61(b, n))
+def mul64(bits: int, out: Pointer, a: Pointer, b: Pointer, n: int) -> None:
+    _words64(out, n)[...] = _product(bits, _words64(a, n), _words64(b, n))
 
 
-def inverse61(out: Pointer, x: Pointer, n: int) -> None:
-    values = _words61(x, n)
-    power, result = values.copy(), np.ones(n, np.uint64)
-    for bit in range(61):  # in p - 2 all bits are set except the second
-        if bit != 1:
-            result = _product(result, power)
-        power = _product(power, power)
-    _words61(out, n)[...] = result
+def inverse64(bits: int, out: Pointer, x: Pointer, n: int) -> None:
+    power, result = _words64(x, n).copy(), np.ones(n, np.uint64)
+    for bit in range(bits):
+        if (_prime(bits) - 2) >> bit & 1:
+            result = _product(bits, result, power)
+        power = _product(bits, power, power)
+    _words64(out, n)[...] = result
 
 
-def combine61(out: Pointer, a: Pointer, x: Pointer, rows: int, columns: int, n: int) -> None:
-    to, factors = _words61(out, rows, n), _words61(a, rows, columns)
-    sources = np.stack([_words61(x[c], n) for c in range(columns)]) if columns else np.empty((0, n), np.uint64)
+def combine64(bits: int, out: Pointer, a: Pointer, x: Pointer, rows: int, columns: int, n: int) -> None:
+    to, factors = _words64(out, rows, n), _words64(a, rows, columns)
+    sources = np.stack([_words64(x[c], n) for c in range(columns)]) if columns else np.empty((0, n), np.uint64)
     for r in range(rows):
-        to[r] = _sum61(_product(factors[r, :, None], sources))
+        to[r] = _sum64(bits, _product(bits, factors[r, :, None], sources))
 
 
 def gather61(out: Pointer, starts: Pointer, members: Pointer, w: Pointer, y: Pointer, rows: int, length: int) -> None:
     at, of, height = _positions(starts, members, rows)
-    to, weights, source = _words61(out, rows, length), _words61(w, int(at[-1])), _words61(y, height, length)
+    to, weights, source = _words64(out, rows, length), _words64(w, int(at[-1])), _words64(y, height, length)
     for j in range(rows):
         span = slice(at[j], at[j + 1])
-        to[j] = _folded(to[j] + _sum61(_product(weights[span, None], source[of[span]])))
+        to[j] = _folded(61, to[j] + _sum64(61, _product(61, weights[span, None], source[of[span]])))
 
 
-def join61(less: int, x: Pointer, out: Pointer, n: int, scale: float) -> None:
-    rest = _folded(_words61(x, n) + np.uint64(P61 - less)).astype(np.int64)
-    centred = np.where(rest > P61 // 2, rest - P61, rest)
+def join64(bits: int, less: int, x: Pointer, out: Pointer, n: int, scale: float) -> None:
+    p = _prime(bits)
+    rest = _folded(bits, _words64(x, n) + np.uint64(p - less)).astype(np.int64)
+    centred = np.where(rest > p // 2, rest - p, rest)
     _words(out, n, dtype=np.float64)[...] = centred.astype(np.float64) * scale
 
 
-def valid61(x: Pointer, n: int) -> int:
-    return int((_words61(x, n) < P61).all())
+def valid64(bits: int, x: Pointer, n: int) -> int:
+    return int((_words64(x, n) < _prime(bits)).all())
 
 
-def accept61(words: Pointer, n: int) -> int:
-    return _accept(_words61(words, n), 3, P61)
+def accept64(bits: int, words: Pointer, n: int) -> int:
+    return _accept(_words64(words, n), 64 - bits, _prime(bits))
 
 
-def reduce61(out: Pointer, x: Pointer, n: int) -> None:
-    _words61(out, n)[...] = _words(x, n, dtype=np.int64) % P61
+def reduce64(bits: int, out: Pointer, x: Pointer, n: int) -> None:
+    _words64(out, n)[...] = _words(x, n, dtype=np.int64) % _prime(bits)
 
 
-def weighted_sums61(out: Pointer, x: Pointer, row_step: int, weights: Pointer, rows: int, length: int) -> None:
+def pack56(out: Pointer, x: Pointer, n: int) -> None:
+    wide = _words64(x, n).astype("<u8").view(np.uint8).reshape(n, 8)
+    _words(out, n, SEVEN, dtype=np.uint8)[...] = wide[:, :SEVEN]
+
+
+def unpack56(out: Pointer, data: Pointer, n: int) -> int:
+    wide = np.zeros((n, 8), np.uint8)
+    wide[:, :SEVEN] = _words(data, n, SEVEN, dtype=np.uint8)
+    elements = wide.view("<u8").reshape(n)
+    _words64(out, n)[...] = elements
+    return int((elements < _prime(56)).all())
+
+
+def weighted_sums64(
+    bits: int, out: Pointer, x: Pointer, row_step: int, weights: Pointer, rows: int, length: int
+) -> None:
     source = _array(x, np.uint64, (rows, length), (row_step, 1))
-    _words61(out, rows)[...] = _sum61(_product(source, _words61(weights, length)), axis=1)
+    _words64(out, rows)[...] = _sum64(bits, _product(bits, source, _words64(weights, length)), axis=1)
 
 
-def scaled_rows61(
-    out: Pointer, out_row_step: int, places: Pointer, x: Pointer, x_row_step: int, factors: Pointer, added: Pointer,
-    rows: int, length: int,
+def scaled_rows64(
+    bits: int, out: Pointer, out_row_step: int, places: Pointer, x: Pointer, x_row_step: int, factors: Pointer,
+    added: Pointer, rows: int, length: int,
 ) -> None:  # fmt: skip
     to = _placed(places, rows)
     reach = int(to.max()) + 1 if rows else 0
     target = _array(out, np.uint64, (reach, length), (out_row_step, 1))
     source = _array(x, np.uint64, (rows, length), (x_row_step, 1))
-    scaled = _product(source, _words61(factors, rows)[:, None])
-    target[to] = scaled if added == ffi.NULL else _folded(scaled + _words61(added, rows, length))
+    scaled = _product(bits, source, _words64(factors, rows)[:, None])
+    target[to] = scaled if added == ffi.NULL else _folded(bits, scaled + _words64(added, rows, length))
 
 
-def add_scaled61(acc: Pointer, x: Pointer, factor: int, n: int) -> None:
-    total, values = _words61(acc, n), _words(x, n, dtype=np.int64)
-    product = _product((values % P61).astype(np.uint64), np.array(factor, np.uint64))
-    total[...] = _folded(product + total)
+def add_scaled64(bits: int, acc: Pointer, x: Pointer, factor: int, n: int) -> None:
+    total, values = _words64(acc, n), _words(x, n, dtype=np.int64)
+    product = _product(bits, (values % _prime(bits)).astype(np.uint64), np.array(factor, np.uint64))
+    total[...] = _folded(bits, product + total)
 
 
 # ----------------------------------------------------------------------------------------------- floats and their grid

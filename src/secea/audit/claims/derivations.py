@@ -35,10 +35,10 @@ from secea.testing import Parties
 from secea.wire.messages import Header
 
 DIM: Final = 61
-"""Eight rows make a chunk: no two sizes are the same."""
+"""Nine rows make a chunk: no two sizes are the same."""
 NAMES: Final = 19
 CHECKS: Final = 1
-"""Check columns of so few clients: the prime has 61 bits."""
+"""Check columns of so few clients: the prime has 56 bits."""
 Tables = list[dict[str, NDArray[np.float64]]]
 
 

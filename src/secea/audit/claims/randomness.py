@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import streams
-from secea.arithmetic.field import M61, PRIMES30, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.field import M61, PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.paillier import Packing
 from secea.arithmetic.portable import fill_keys
 from secea.arithmetic.ristretto import ORDER
@@ -42,8 +42,8 @@ MILLION: Final = 10**6
 LARGEST_LAW: Final = 5000
 """The law of a sum is computed for numbers below this."""
 SMALL: Final = insecure_ring(5)
-RINGS: Final = (RING61, Ring(PRIMES30[:2]), SMALL)
-"""The field of the default, residues, and a field in which a 0 is not rare."""
+RINGS: Final = (RING61, RING56, Ring(PRIMES30[:2]), SMALL)
+"""The fields of one prime, residues, and a field in which a 0 is not rare."""
 
 
 def key() -> bytes:

@@ -41,9 +41,10 @@ CASES: Final = (
     Case(5, 2, later=300),
     Case(6, 1, later=70_000, gone=(1, 4), more={"dropouts": 2}),
     Case(4, 2, later=(1 << 24) + 9, more={"precision": 40}),
+    Case(3, 1, later=5, more={"precision": 34}),
     Case(2, 1, later=(1 << 31) + 2, names=270, dim=1, chunk_bytes=1),
 )
-"""Without drop-outs, with some, with primes of 30 bits, and with more chunks than fit into a byte."""
+"""Without drop-outs, with some, with primes of 30 bits, with 2^61 - 1, and with more chunks than fit into a byte."""
 
 
 def _tables(case: Case) -> list[Table]:
@@ -71,7 +72,7 @@ def _tables(case: Case) -> list[Table]:
 def as_specified(subject: Subject) -> int:
     """Keyed: every byte of a union, of uploads and of broadcasts is what the specification makes of the same draws.
 
-    Made again in plain integers, with several chunks, drop-outs, and both kinds of fields; twice, with other names, and
+    Made again in plain integers, with several chunks, drop-outs, and all kinds of fields; twice, with other names, and
     many rounds later.
     """
     cases = 0

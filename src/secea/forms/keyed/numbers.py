@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring
 from secea.arithmetic.portable import MOST_WORDS
 from secea.arithmetic.streams import Noise
 from secea.errors import ParamsError
@@ -41,8 +41,8 @@ GRID_SHARE_BITS: Final = 6
 MOST_VALUE_BITS: Final = 60
 """Bits of an encoded input, so that it fits into 64 bits together with its fill."""
 LARGEST_DIGIT: Final = 1 << 16
-CHECK_BITS: Final = 60
-"""A wrong element passes the check with a probability of about 2^-60, modulo each prime."""
+CHECK_BITS: Final = 56
+"""A wrong element passes the check with a probability of about 2^-56 at most, modulo each prime."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Numbers:
 
     @property
     def checks(self) -> int:
-        """Check columns: one modulo 2^61 - 1, two modulo primes of 30 bits."""
+        """Check columns: one modulo 2^56 - 5 or 2^61 - 1, two modulo primes of 30 bits."""
         return -(-CHECK_BITS // min(p.bit_length() for p in self.ring.primes))
 
     @property
@@ -118,7 +118,7 @@ def leftover_bits(s: int, w: int, digits: Sequence[int]) -> float:
 
 
 def _rings() -> Sequence[Ring]:
-    return RING61, *(Ring(PRIMES30[:size]) for size in range(3, len(PRIMES30) + 1))
+    return RING56, RING61, *(Ring(PRIMES30[:size]) for size in range(3, len(PRIMES30) + 1))
 
 
 @lru_cache(maxsize=64)
