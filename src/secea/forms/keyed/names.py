@@ -404,7 +404,7 @@ class Naming:
         one, other = (int(owners[place]) for place in pair)
         if one == other:
             raise FaultyPeer(one, "lists a blinded name twice")
-        raise ProtocolError((one, other), "lists have a blinded name in common")
+        raise ProtocolError((other, one), "lists have a blinded name in common")
 
     def _evaluated(self, points: NDArray[np.uint8], at: Agreement) -> NDArray[np.uint8]:
         return oprf.evaluate(points, self.key.share, self.form.holders(self.params, at), self.number, tick=self.tick)
