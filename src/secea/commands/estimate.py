@@ -34,7 +34,7 @@ TIMES: Final = (3, 12)
 """The fewest and the most times that a sample is timed; the median counts."""
 ENOUGH: Final = 0.01
 """Seconds of CPU that are enough for one sample."""
-CACHE_BYTES: Final = 1 << 24
+CACHE_BYTES: Final = 1 << 25
 """What is written before each sample, so that nothing of it stays in the cache of its core."""
 SIZES: Final = (3, 6)
 """Clients of the federations whose messages are timed."""
