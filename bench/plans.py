@@ -1,4 +1,4 @@
-"""How well `secea plan` predicts: estimates and real rounds take turns in one process, for one federation after another."""
+"""How well `secea plan` predicts: for each of some federations, estimates and real rounds take turns in one process."""
 
 from __future__ import annotations
 
@@ -87,9 +87,7 @@ def turns(shape: Shape, dropouts: int, named: bool, turns: int) -> dict[str, Any
         "setup": {"cpu": [setup.cpu], "wall": [setup.wall]},
         "round": {name: [each[name] for each in rounds] for name in ("cpu", "wall")},
     }
-    phases = {
-        phase: {"predicted": estimated[phase], "measured": measured[phase]} for phase in ("setup", "round")
-    }
+    phases = {phase: {"predicted": estimated[phase], "measured": measured[phase]} for phase in ("setup", "round")}
     return phases | {"estimate": took}
 
 

@@ -130,6 +130,8 @@ class Scale:
     )
     """What is planned and then measured: sizes, drop-outs, and whether names get their keys as they do in life."""
     plan_turns: int = 3
+    training_rounds: int = 3
+    """With one, the small data set."""
 
 
 QUICK: Final = Scale(
@@ -152,5 +154,6 @@ QUICK: Final = Scale(
     names=64,
     plans=((Shape(clients=4, collusion=1, entities=60, own=20, dim=8), 1, True),),
     plan_turns=1,
+    training_rounds=1,
 )
 """About a minute."""

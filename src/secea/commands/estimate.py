@@ -1,4 +1,4 @@
-"""Estimate CPU times for `secea plan`: time a sample of each kind of work on this machine, and count how often it comes.
+"""Estimate CPU times for `secea plan`: time samples of the work on this machine, and count how often each one comes.
 
 A form says what its parties do, and how often (`Form.chores`). Its table of phases gives the bytes that go through
 ciphers, and the number of messages. Every sample calls what the parties call: clients' work on all cores at once, as in
@@ -48,7 +48,7 @@ Seconds = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Line:
-    """Seconds for a number of messages."""
+    """Seconds for a number of chunks of messages."""
 
     first: float
     each: float
@@ -59,9 +59,9 @@ class Line:
         each = max(0.0, (other[1] - one[1]) / max(1, other[0] - one[0]))
         return Line(max(0.0, one[1] - each * one[0]), each)
 
-    def at(self, messages: int) -> float:
+    def at(self, chunks: int) -> float:
         """The seconds of so many."""
-        return self.first + self.each * messages
+        return self.first + self.each * chunks
 
 
 @dataclass(frozen=True)

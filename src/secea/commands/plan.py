@@ -251,8 +251,8 @@ def _show(found: dict[str, Any], console: Console) -> None:
         console.print(_table([far], None))
     console.print(
         "\nBytes are exact. Times are estimates: what samples of each kind of work took on this machine now, times how"
-        f" often they come. Elapsed time is one client's CPU, the server's, and its network of {found['mbit']:g} Mbit/s."
-        " In one process clients share the cores, and the server works alone.",
+        " often they come. Elapsed time is one client's CPU, the server's, and its network of"
+        f" {found['mbit']:g} Mbit/s. In one process clients share the cores, and the server works alone.",
         style="dim", soft_wrap=not console.is_terminal,
     )  # fmt: skip
 

@@ -255,7 +255,7 @@ def _round(form: Keyed, params: Params, entities: int) -> dict[str, Chore]:
 
 def _names(form: Keyed, params: Params) -> dict[str, Chore]:
     """The PRF: every client has a list blinded and read, and T+1 of them answer all lists."""
-    N, T = params.clients, params.T
+    T = params.T
     lists = form.list_size(params, 1) / NAMES
 
     def client(times: float) -> dict[tuple[str, str], float]:
