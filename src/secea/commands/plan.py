@@ -266,7 +266,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     setup, each = (phases[phase]["one_process"] for phase in ("setup", "round"))
     cores = f"{found['cores']} {'core' if found['cores'] == 1 else 'cores'}"
     yield (
-        f"one place  all in one process, on {cores}: set-up {duration(setup['seconds'])} (CPU"
+        f"together   all in one process, on {cores}: set-up {duration(setup['seconds'])} (CPU"
         f" {duration(setup['cpu_seconds'])}), a round {duration(each['seconds'])} (CPU {duration(each['cpu_seconds'])})"
     )
     yield (
