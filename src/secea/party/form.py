@@ -36,16 +36,6 @@ class Retry(Exception):
     """What was collected gives no result, but another attempt may."""
 
 
-@dataclass(frozen=True)
-class Chore:
-    """A kind of work: a sample of it that can be timed, and how often the parties do the same."""
-
-    prepare: Callable[[], Callable[[], object]]
-    """Makes up what the sample works on. What it returns is the sample."""
-    times: Mapping[tuple[str, str], float]
-    """By phase, "setup" or "round", and party, "client" or "server": how many samples each of them does."""
-
-
 class ClientPart(Protocol):
     """What client n of a form does in each phase."""
 
@@ -239,6 +229,16 @@ class ServerPart(Protocol):
     def finish(self, at: Agreement, got: Got) -> Agreement:
         """Finish a phase when everything has arrived; returns what is agreed on now, or raises `Retry`."""
         ...
+
+
+@dataclass(frozen=True)
+class Chore:
+    """A kind of work: a sample of it that can be timed, and how often the parties do the same."""
+
+    prepare: Callable[[], Callable[[], object]]
+    """Makes up what the sample works on. What it returns is the sample."""
+    times: Mapping[tuple[str, str], float]
+    """By phase, "setup" or "round", and party, "client" or "server": how many samples each of them does."""
 
 
 class Form(Protocol):
