@@ -21,11 +21,13 @@ SECTIONS: Final = {
     "paper": "bench.paper",
     "kernels": "bench.kernels",
     "growth": "bench.growth",
+    "plan": "bench.plans",
+    "learning": "bench.protection",
     "fifty": "bench.rounds",
     "large": "bench.rounds",
 }
 """Each section, and the module whose function of that name measures it."""
-SHORT: Final = ("aims", "round", "peers", "paper", "kernels", "growth")
+SHORT: Final = ("aims", "round", "peers", "paper", "kernels", "growth", "plan", "learning")
 ACCEPTED: Final = "bench/accepted.json"
 WIDTH: Final = 160
 """Of tables that go into a file."""
@@ -60,6 +62,8 @@ def main(
       paper    the paper's literal protocol (phe), our Paillier form, the keyed form
       kernels  modular arithmetic against memory, numpy, FLINT and galois
       growth   time, bytes and memory against each size, with fitted exponents
+      plan     what secea plan predicts, and what it is
+      learning the share of protection in training
       fifty    fifty clients
       large    a million entities (only on request, or with --large)
 

@@ -118,6 +118,20 @@ class Scale:
     names: int = 2_000
     """Names of one list, whose PRF is measured."""
     million: Shape = Shape(clients=10, collusion=2, entities=1_000_000, own=200_000, dim=128)
+    plans: tuple[tuple[Shape, int, bool], ...] = (
+        (FB15K, 0, False),
+        (FB15K.but(collusion=9), 0, False),
+        (FB15K, 1, False),
+        (Shape(clients=50, collusion=5, entities=5_000, own=1_000, dim=64), 5, False),
+        (Shape(clients=5, collusion=4, entities=100_000, own=20_000, dim=64), 0, False),
+        (Shape(clients=5, collusion=4, entities=3_000, own=1_500, dim=512), 0, False),
+        (Shape(clients=3, collusion=1, entities=6_000, own=3_000, dim=32), 0, True),
+        (Shape(clients=20, collusion=4, entities=2_000, own=500, dim=64), 3, True),
+    )
+    """What is planned and then measured: sizes, drop-outs, and whether names get their keys as they do in life."""
+    plan_turns: int = 3
+    training_rounds: int = 3
+    """With one, the small data set."""
 
 
 QUICK: Final = Scale(
@@ -138,5 +152,8 @@ QUICK: Final = Scale(
     hundred=Shape(clients=10, collusion=2, entities=60, own=20, dim=8),
     hundred_dropouts=2,
     names=64,
+    plans=((Shape(clients=4, collusion=1, entities=60, own=20, dim=8), 1, True),),
+    plan_turns=1,
+    training_rounds=1,
 )
 """About a minute."""

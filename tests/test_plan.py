@@ -14,8 +14,10 @@ import pytest
 
 import secea
 from secea import Federation, Params
-from secea.forms import FORMS, NAMES
+from secea.forms import FORMS, NAMES, form_of
+from secea.forms.costs import round_costs, setup_costs
 from secea.forms.paillier.form import Kind
+from secea.party.form import Form
 
 SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 OPTIONS = [("keyed", None), ("paillier", "buckets"), ("paillier", "full")]
@@ -84,6 +86,70 @@ def test_sigma_counts_every_masked_element_that_the_colluders_see() -> None:
     plan = secea.plan(params, entities=500, form="paillier", queries="full")
     length = -(-32 // params.K)  # a client decrypts N answers to each query, not K blocks
     assert plan.sigma_prime == 40 + math.ceil(math.log2(2 * 2**8 * 10 * length * 2**10))
+
+
+# ------------------------------------------------------------------------------------------- what times are made of
+
+SHAPES = [("keyed", 5, 2, 0), ("keyed", 5, 1, 2), ("keyed", 2, 1, 0), ("keyed", 40, 9, 3), ("paillier", 4, 1, 0)]
+
+
+def shaped(name: str, clients: int, collusion: int, dropouts: int, entities: int) -> tuple[Form, Params]:
+    params = Params(
+        clients=clients, collusion=collusion, dropouts=dropouts, dim=3, max_entities=max(1, entities // 2),
+        max_union=entities, key_bits=256, insecure_small_keys=True,
+    )  # fmt: skip
+    form = form_of(name)
+    return form, form.checked(params)
+
+
+@pytest.mark.parametrize(("name", "clients", "collusion", "dropouts"), SHAPES)
+def test_every_sample_of_a_form_can_be_run_again_and_again(
+    name: str, clients: int, collusion: int, dropouts: int
+) -> None:
+    form, params = shaped(name, clients, collusion, dropouts, 30)
+    for chore in form.chores(params, 30).values():
+        work = chore.prepare()
+        work()
+        work()
+        assert all(times >= 0 for times in chore.times.values())
+        assert {at for at, _ in chore.times} <= {"setup", "round"}
+        assert {party for _, party in chore.times} <= {"client", "server"}
+
+
+@pytest.mark.parametrize(("name", "clients", "collusion", "dropouts"), SHAPES)
+def test_twice_the_entities_are_twice_the_samples_in_each_round(
+    name: str, clients: int, collusion: int, dropouts: int
+) -> None:
+    """Samples are of one size where the union is large. What only grows with the clients stays."""
+    counted: list[dict[tuple[str, str], float]] = []
+    for entities in (200_000, 400_000, 800_000):
+        form, params = shaped(name, clients, collusion, dropouts, entities)
+        total: Counter[tuple[str, str]] = Counter()
+        for chore in form.chores(params, entities).values():
+            total.update({at: times for at, times in chore.times.items() if at[0] == "round"})
+        counted.append(dict(total))
+    one, two, four = counted
+    for at in one:
+        assert four[at] - two[at] == pytest.approx(2 * (two[at] - one[at]), rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "clients", "collusion", "dropouts"), SHAPES[:2])
+def test_messages_and_what_ciphers_work_on_are_counted_exactly(
+    name: str, clients: int, collusion: int, dropouts: int
+) -> None:
+    form, params = shaped(name, clients, collusion, dropouts, 30)
+    fed = Federation(params, form)
+    fed.setup([[(n + i) % 30 for i in range(15)] for n in range(clients)])
+    fed.round([{(n + i) % 30: [0.0] * 3 for i in range(15)} for n in range(clients)])
+    entities = fed.server.at.size
+    for number, cost in enumerate((setup_costs(form, params, entities), round_costs(form, params, entities))):
+        hops = [hop for hop in fed.traffic if hop.round == number]
+        assert cost.hops == len(hops)
+        if number:
+            up, down = (sum(hop.size for hop in hops if hop.kind == kind) for kind in ("upload", "means"))
+            assert cost.ciphers["server", "open"] >= up
+            assert cost.ciphers["client", "tag"] >= down
+            assert cost.ciphers["server", "tag"] == cost.ciphers["client", "tag"]
 
 
 # ---------------------------------------------------------------------------------------------------- known figures

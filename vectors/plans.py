@@ -43,9 +43,7 @@ def plans() -> dict[str, Any]:
                     "memory": form.memory(params, entities),
                     "products": list(form.products(params, entities)),
                     "ticks": form.ticks(params, 7),
-                    "trial": [each.canonical() if isinstance(each, Params) else each for each in form.trial(params)],
                     "trust": list(form.trust(params)),
                     "patience": {phase: form.patience(params, replace(at, phase=phase)) for phase in phases},
-                    "work": [form.work(cost, phase) for phase in ("setup", "round")],
                 })  # fmt: skip
     return {"plans": found}

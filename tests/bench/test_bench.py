@@ -198,7 +198,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             growth, "in_child", lambda shape, rounds: point(shape, rounds, limit=False)
         )  # starting takes time
         printed = bench("--quick", "--out", str(out))
-    for section in ("round", "peers", "paper", "kernels", "growth"):
+    for section in ("round", "peers", "paper", "kernels", "growth", "plan", "learning"):
         assert re.search(rf"^{section}: ", printed, re.MULTILINE), section
     return out
 
@@ -222,6 +222,10 @@ def test_a_run_measures_everything_and_every_figure_lies_within_its_spread(run: 
         ("paper", "scale", "keyed form, measured", "CPU"),
         ("kernels", "2^30-35", "product 8 x 5", "multiply-adds"),
         ("growth", "exponents", "d", "round: bytes"),
+        ("plan", "plan", f"a round: {QUICK.plans[0][0]}, D=1", "predicted / measured"),
+        ("plan", "plan", f"a set-up: {QUICK.plans[0][0]}, D=1", "CPU, predicted"),
+        ("learning", "share", "share of CPU", "measured"),
+        ("learning", "share", "share of wall", "measured"),
     ):
         assert found[name].median > 0, name
     assert found["growth", "exponents", "entities", "round: bytes"].median == pytest.approx(0, abs=1e-9)

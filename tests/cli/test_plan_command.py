@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from functools import cache
 from typing import Any
 
@@ -11,10 +12,13 @@ from click.testing import CliRunner
 
 import secea
 from secea.cli import main
-from secea.commands.estimate import Rates, Trial
+from secea.commands import estimate
+from secea.commands.estimate import Line, Machine, timed
 from secea.commands.plan import duration, size
-from secea.forms.keyed import Keyed
+from secea.forms import form_of
+from secea.forms.costs import round_costs, setup_costs
 from secea.params import Params
+from secea.party.form import Form
 
 WORDS = ["plan", "--clients", "6", "--collusion", "2", "--entities", "300", "--per-client", "120", "--dim", "16"]
 
@@ -78,6 +82,15 @@ def test_other_choices_and_a_size_that_no_machine_holds_are_shown() -> None:
     assert far["round_seconds"] > 1000 * chosen["round_seconds"]
 
 
+def test_the_time_of_one_process_is_that_of_all_parties() -> None:
+    found = planned()
+    for phase in ("setup", "round"):
+        cost = found["phases"][phase]
+        clients, server = 6 * cost["client"]["cpu_seconds"], cost["server"]["cpu_seconds"]
+        assert cost["one_process"]["cpu_seconds"] == pytest.approx(clients + server)
+        assert cost["one_process"]["seconds"] == pytest.approx(clients / min(6, found["cores"]) + server)
+
+
 def test_the_page_says_how_times_were_got() -> None:
     output = " ".join(CliRunner().invoke(main, WORDS).output.split())
     for words in (
@@ -91,18 +104,56 @@ def test_the_page_says_how_times_were_got() -> None:
         "10,000,000 entities",
     ):
         assert words in output
-    assert "Bytes are exact. Times are estimates: 6 clients with 32 to 300 entities were run on this machine" in output
+    assert "Bytes are exact. Times are estimates: what samples of each kind of work took on this machine now" in output
+    assert "together all in one process, on" in output
 
 
-def test_times_are_on_the_line_through_the_trials() -> None:
-    params = Params(clients=4, dim=8, max_entities=50, max_union=100)
-    form = Keyed()
-    cost = secea.plan(params, entities=100, form=form)
-    work = form.work(cost, "round")
-    seconds = ({"client": 1.0, "server": 2.0}, {"client": 2.0, "server": 2.5})
-    trials = (Trial(0, 0, seconds[0]), Trial(work // 2, 50, seconds[1]))
-    rates = Rates(4, form, {"setup": trials, "round": trials}, 0.0)
-    assert rates.seconds(params, cost)["round"] == pytest.approx({"client": 3.0, "server": 3.0}, rel=1e-4)
+def test_a_line_goes_through_both_points_and_has_no_negative_part() -> None:
+    assert [Line.through((2, 1.0), (4, 2.0)).at(n) for n in (2, 4, 10)] == [1.0, 2.0, 5.0]
+    assert Line.through((2, 3.0), (4, 2.0)) == Line(3.0, 0.0)
+    assert Line.through((2, 1.0), (4, 4.0)) == Line(0.0, 1.5)
+
+
+def test_a_sample_runs_in_as_many_threads_as_it_is_given() -> None:
+    threads: set[int] = set()
+    barrier = threading.Barrier(2)
+
+    def work() -> None:
+        barrier.wait(timeout=60)
+        threads.add(threading.get_ident())
+
+    assert timed([work, work]) >= 0
+    assert len(threads) == 2
+
+
+SHAPES = [("keyed", 5, 2, 0), ("keyed", 5, 1, 2), ("keyed", 2, 1, 0), ("keyed", 40, 9, 3), ("paillier", 4, 1, 0)]
+
+
+def shaped(name: str, clients: int, collusion: int, dropouts: int, entities: int) -> tuple[Form, Params]:
+    params = Params(
+        clients=clients, collusion=collusion, dropouts=dropouts, dim=3, max_entities=max(1, entities // 2),
+        max_union=entities, key_bits=256, insecure_small_keys=True,
+    )  # fmt: skip
+    form = form_of(name)
+    return form, form.checked(params)
+
+
+@pytest.mark.parametrize(("name", "clients", "collusion", "dropouts"), SHAPES)
+def test_seconds_are_those_of_samples_times_how_often_they_come(
+    name: str, clients: int, collusion: int, dropouts: int
+) -> None:
+    """With 1 s for a sample and for a message, and nothing for ciphers, they are counts."""
+    form, params = shaped(name, clients, collusion, dropouts, 30)
+    machine, chores = Machine(cores=2), form.chores(params, 30)
+    machine.known.update(dict.fromkeys(chores, 1.0))
+    machine.known.update({f"{what}, {party}": 0.0 for what in estimate.CIPHERS for party in estimate.PARTIES})
+    kind = f"{form.name}, {'some' if dropouts else 'no'} drop-outs"
+    machine.lines[kind] = {(at, party): Line(0.0, 1.0) for at in estimate.PHASES for party in estimate.PARTIES}
+    found = machine.seconds(params, 30, form)
+    for phase, cost in (("setup", setup_costs(form, params, 30)), ("round", round_costs(form, params, 30))):
+        for party, share in (("client", clients), ("server", 1)):
+            counted = sum(chore.times.get((phase, party), 0) for chore in chores.values())
+            assert found[phase][party] == pytest.approx(counted + cost.hops / share)
 
 
 @pytest.mark.slow

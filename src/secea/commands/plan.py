@@ -15,7 +15,7 @@ from secea.errors import ParamsError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secea.commands.estimate import Rates
+    from secea.commands.estimate import Machine
     from secea.params import Params
     from secea.party.form import Form
 
@@ -62,9 +62,9 @@ def plan(
 ) -> None:
     """What a federation would cost, and whom its clients have to trust, before anybody sets it up.
 
-    Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates: small federations
-    with as many clients, 10 at most, are run on this machine for some seconds, and what they take is extended in a
-    straight line. With more than 10 clients that is a rough guess. docs/cli.md has the comparison with real runs.
+    Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates: samples of what
+    the parties do are timed on this machine, for a second or two, and the plan counts how often each of them comes.
+    docs/cli.md has the comparison with real runs.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def plan(
 
     chosen = form_of(form, queries=queries)
     settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
-    with shell.working("running small federations to measure this machine"):
+    with shell.working("measuring this machine"):
         result = report(settings, chosen, mbit)
     if as_json:
         shell.echo_json(result)
@@ -92,12 +92,10 @@ def plan(
 
 def report(params: Params, form: Form, mbit: float) -> dict[str, Any]:
     """Everything: the fields of `secea.plan`, and what is made of them."""
-    from secea.commands.estimate import measured
+    from secea.commands.estimate import Machine
 
-    assert params.max_union is not None
-    rates = measured(params, params.max_union, form)
-    found = _costs(params, form, rates, mbit)
-    tried = {trial.entities for pair in rates.trials.values() for trial in pair} - {0}
+    machine = Machine()
+    found = _costs(params, form, machine, mbit)
     return {
         "params": asdict(params) | {"resolution": params.resolution},
         "form": form.name,
@@ -105,20 +103,20 @@ def report(params: Params, form: Form, mbit: float) -> dict[str, Any]:
         "mbit": mbit,
         **found,
         "unprotected_round_bytes": 2 * params.N * (params.max_entities or 0) * params.dim * FLOAT_BYTES,
-        "choices": [row for each in _choices(params, form) if (row := _brief(each, form, rates, mbit))],
-        "projection": _projection(params, form, rates, mbit),
-        "tried": {"clients": rates.clients, "entities": sorted(tried)},
+        "choices": [row for each in _choices(params, form) if (row := _brief(each, form, machine, mbit))],
+        "projection": _projection(params, form, machine, mbit),
+        "cores": machine.cores,
     }
 
 
-def _costs(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, Any]:
+def _costs(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any]:
     """Bytes, seconds and memory of one federation."""
     from secea.plan import plan as planned
 
     assert params.max_union is not None
     M, N = params.max_union, params.N
     cost = planned(params, entities=M, form=form)
-    seconds = rates.seconds(params, cost)
+    seconds = machine.seconds(params, M, form)
     phases: dict[str, Any] = {}
     for phase, whole in (("setup", cost.setup_bytes), ("round", cost.round_bytes)):
         up, down = cost.sent_by_clients[phase], whole - cost.sent_by_clients[phase]
@@ -132,6 +130,11 @@ def _costs(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, A
         }  # fmt: skip
         client, server = phases[phase]["client"], phases[phase]["server"]
         phases[phase]["seconds"] = client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
+        clients = N * client["cpu_seconds"]
+        phases[phase]["one_process"] = {
+            "cpu_seconds": clients + server["cpu_seconds"],
+            "seconds": clients / min(N, machine.cores) + server["cpu_seconds"],
+        }
     return asdict(cost) | {"phases": phases, "memory": _memory(params, form)}
 
 
@@ -160,10 +163,10 @@ def _choices(params: Params, form: Form) -> Iterator[Params]:
                 yield replace(params, collusion=collusion, dropouts=dropouts)
 
 
-def _brief(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, Any] | None:
+def _brief(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
     """One line of a table; None where precision and security leave no room for it."""
     try:
-        cost = _costs(params, form, rates, mbit)
+        cost = _costs(params, form, machine, mbit)
     except ParamsError:
         return None
     return {
@@ -177,7 +180,7 @@ def _brief(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, A
     }  # fmt: skip
 
 
-def _projection(params: Params, form: Form, rates: Rates, mbit: float) -> dict[str, Any] | None:
+def _projection(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
     """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
     assert params.max_entities is not None
     assert params.max_union is not None
@@ -188,7 +191,7 @@ def _projection(params: Params, form: Form, rates: Rates, mbit: float) -> dict[s
         params, clients=clients, max_union=entities, max_entities=own,
         collusion=collusion, dropouts=params.dropouts * clients // params.N,
     )  # fmt: skip
-    return _brief(far, form, rates, mbit)
+    return _brief(far, form, machine, mbit)
 
 
 # ------------------------------------------------------------------------------------------------------------- showing
@@ -246,13 +249,10 @@ def _show(found: dict[str, Any], console: Console) -> None:
         grown = f"{far['clients']} clients, {far['entities']:,} entities, {each}"
         console.print(f"\nThe same shares in a large federation: {grown}", style="bold")
         console.print(_table([far], None))
-    tried = found["tried"]
     console.print(
-        f"\nBytes are exact. Times are estimates: {tried['clients']} clients with {tried['entities'][0]} to"
-        f" {tried['entities'][-1]:,} entities were run on this machine now, and what they took is extended in a"
-        f" straight line. Elapsed time is one client's CPU, the server's, and its network of {found['mbit']:g} Mbit/s."
-        + (" For other numbers of clients that is a rough guess." if tried["clients"] == params["clients"] else
-           " There are more clients than were tried: a rough guess."),
+        "\nBytes are exact. Times are estimates: what samples of each kind of work took on this machine now, times how"
+        " often they come. Elapsed time is one client's CPU, the server's, and its network of"
+        f" {found['mbit']:g} Mbit/s. In one process clients share the cores, and the server works alone.",
         style="dim", soft_wrap=not console.is_terminal,
     )  # fmt: skip
 
@@ -262,6 +262,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield (
         f"elapsed    set-up {duration(phases['setup']['seconds'])}, a round {duration(phases['round']['seconds'])};"
         f" all hops: set-up {size(found['setup_bytes'])}, a round {size(found['round_bytes'])}"
+    )
+    setup, each = (phases[phase]["one_process"] for phase in ("setup", "round"))
+    cores = f"{found['cores']} {'core' if found['cores'] == 1 else 'cores'}"
+    yield (
+        f"together   all in one process, on {cores}: set-up {duration(setup['seconds'])} (CPU"
+        f" {duration(setup['cpu_seconds'])}), a round {duration(each['seconds'])} (CPU {duration(each['cpu_seconds'])})"
     )
     yield (
         f"memory     each client {size(memory['client'])} ({size(memory['client_keeps'])} of it between rounds), the"

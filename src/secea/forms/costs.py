@@ -23,11 +23,27 @@ class Costs:
 
     bytes: Counter[str] = field(default_factory=Counter)
     sent_by_clients: int = 0
+    hops: int = 0
+    """Chunks of messages on all hops."""
+    ciphers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Bytes that "client" (all of them) or "server" has to "seal", to "open", or to "tag" for one receiver."""
 
-    def add(self, kind: IntEnum | Common, size: int, *, up: int = 0, down: int = 0) -> None:
+    def add(self, kind: IntEnum | Common, size: int, *, up: int = 0, down: int = 0, chunks: int = 1) -> None:
         """Add `up` messages of this size to the server, and `down` from it."""
         self.bytes[kind.name.lower()] += size * (up + down)
         self.sent_by_clients += size * up
+        self.hops += (up + down) * chunks
+
+    def seal(self, sender: str, receiver: str, size: int) -> None:
+        """One message is sealed, and opened."""
+        self.ciphers[sender, "seal"] += size
+        self.ciphers[receiver, "open"] += size
+
+    def broadcast(self, size: int, receivers: int) -> None:
+        """One message is sealed for all of them. Each opens it, and its tag is made at both ends."""
+        self.ciphers["server", "seal"] += size
+        for party, what in (("client", "open"), ("client", "tag"), ("server", "tag")):
+            self.ciphers[party, what] += size * receivers
 
 
 def message_bytes(layout: Layout, *, signed: bool = False) -> int:
@@ -73,8 +89,9 @@ def _add_row(costs: Costs, form: Form, params: Params, row: Row, at: Agreement) 
     def sealed(size: int) -> int:
         return message_bytes(Layout(1, size))
 
-    def whole(kind: IntEnum, sender: int, receiver: int, *, signed: bool = False) -> int:
-        return message_bytes(form.layout(kind, params, at, sender, receiver), signed=signed)
+    def whole(kind: IntEnum, sender: int, receiver: int, *, signed: bool = False) -> tuple[int, int]:
+        layout = form.layout(kind, params, at, sender, receiver)
+        return message_bytes(layout, signed=signed), layout.chunks
 
     words = row.announced + bool(row.settles)
     costs.add(Common.BEGIN, sealed(Begin.size(len(at.members))), down=words * len(at.members))
@@ -84,16 +101,26 @@ def _add_row(costs: Costs, form: Form, params: Params, row: Row, at: Agreement) 
             others = [v for v in receivers if v != sender]
             match form.routes[kind]:
                 case Route.SERVER:
-                    costs.add(kind, whole(kind, sender, SERVER), up=1)
+                    size, chunks = whole(kind, sender, SERVER)
+                    costs.add(kind, size, up=1, chunks=chunks)
+                    costs.seal("client", "server", size)
                 case Route.EACH:
                     for v in others:
-                        costs.add(kind, whole(kind, sender, v), up=1, down=1)
+                        size, chunks = whole(kind, sender, v)
+                        costs.add(kind, size, up=1, down=1, chunks=chunks)
+                        costs.seal("client", "client", size)
                 case _:
-                    costs.add(kind, whole(kind, sender, ALL, signed=True), up=1, down=len(others))
+                    size, chunks = whole(kind, sender, ALL, signed=True)
+                    costs.add(kind, size, up=1, down=len(others), chunks=chunks)
     for kind in row.answers:
         receivers = form.receivers(kind, params, at)
+        shared = form.routes[kind] is Route.BROADCAST
         for n in receivers:
-            costs.add(kind, whole(kind, SERVER, n), down=1)
-        if form.routes[kind] is Route.BROADCAST:
+            size, chunks = whole(kind, SERVER, n)
+            costs.add(kind, size, down=1, chunks=chunks)
+            if not shared:
+                costs.seal("server", "client", size)
+        if shared:
+            costs.broadcast(whole(kind, SERVER, ALL)[0], len(receivers))
             costs.add(Common.KEY, sealed(KEY_BYTES + DIGEST_BYTES + ROWS_BYTES), down=len(receivers))
             costs.add(Common.DIGEST, sealed(TAG_BYTES), down=len(receivers))

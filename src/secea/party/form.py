@@ -9,6 +9,7 @@ the right length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
@@ -26,7 +27,6 @@ from secea.wire.randomness import Entropy
 
 if TYPE_CHECKING:
     from secea.party.session import Session
-    from secea.plan import Plan
 
 Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
 """What arrived in a phase: the whole payload of each (kind, sender)."""
@@ -278,6 +278,16 @@ class ServerPart(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Chore:
+    """A kind of work: a sample of it that can be timed, and how often the parties do the same."""
+
+    prepare: Callable[[], Callable[[], object]]
+    """Makes up what the sample works on. What it returns is the sample."""
+    times: Mapping[tuple[str, str], float]
+    """By phase, "setup" or "round", and party, "client" or "server": how many samples each of them does."""
+
+
 class Form(Protocol):
     """One form of the protocol: everything about it that is public."""
 
@@ -428,16 +438,15 @@ class Form(Protocol):
         """The total of all clients' ticks in a set-up with this number of names."""
         ...
 
-    def trial(self, params: Params) -> tuple[Params, int, int]:
-        """A federation like this one that can be tried out in seconds, for estimates.
+    def chores(self, params: Params, entities: int) -> Mapping[str, Chore]:
+        """The work of a set-up and of a round that takes time, but for messages, for estimates. Names are unique.
 
-        Returns its parameters, with bounds left open; the fewest entities that it should have; and the most names of
-        all clients together.
+        A chore of another federation with the same name takes the same time.
         """
         ...
 
-    def work(self, cost: Plan, phase: str) -> int:
-        """The quantity in a plan that the time of the phase grows with. `phase` is "setup" or "round"."""
+    def idle(self, params: Params, clients: int) -> tuple[Form, Params]:
+        """A federation of so many clients with the same phases, and almost nothing to do in them, for estimates."""
         ...
 
     def facts(self, params: Params) -> dict[str, int]:

@@ -12,7 +12,7 @@ from secea.errors import ParamsError, TwoClients, Uncovered
 from secea.forms.keyed import planning
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params, span
-from secea.party.form import FormDefaults
+from secea.party.form import Chore, FormDefaults
 from secea.party.phases import Agreement, Route, Row, row_of
 from secea.steps import oprf
 from secea.steps.union import COLUMNS, Geometry
@@ -23,7 +23,6 @@ from secea.wire.randomness import SEED_BYTES, Entropy
 if TYPE_CHECKING:
     from secea.forms.keyed.handover import Handover
     from secea.party.session import Session
-    from secea.plan import Plan
 
 
 class Kind(IntEnum):
@@ -369,13 +368,19 @@ class Keyed(FormDefaults):
         """Points that holders answer, and that clients check and unblind."""
         return planning.ticks(self, params, names)
 
-    def trial(self, params: Params) -> tuple[Params, int, int]:
-        """The set-up grows with the names that are asked for."""
-        return planning.trial(params)
+    def chores(self, params: Params, entities: int) -> Mapping[str, Chore]:
+        """What takes time in a set-up and in a round."""
+        from secea.forms.keyed.chores import chores
 
-    def work(self, cost: Plan, phase: str) -> int:
-        """Group operations of a set-up, and bytes of a round."""
-        return cost.setup_multiplications if phase == "setup" else cost.round_bytes
+        return chores(self, params, entities)
+
+    def idle(self, params: Params, clients: int) -> tuple[Keyed, Params]:
+        """One entity each, of length 1, and mask keys for a few rounds."""
+        few = replace(
+            params, clients=clients, collusion=1, dropouts=min(1, params.dropouts), dim=1, precision=16,
+            max_entities=1, max_union=clients,
+        )  # fmt: skip
+        return replace(self, batch=4), few
 
     def facts(self, params: Params) -> dict[str, int]:
         """The number of primes, sigma', and how numbers are encoded, filled and hidden by noise."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from secea.arithmetic.field import RING61
@@ -51,15 +50,6 @@ def ticks(form: Keyed, params: Params, names: int) -> int:
     """Points that holders answer, and that clients check and unblind."""
     size = form.list_size(params, 1)
     return params.clients * ((params.T + 1) * (size + 1) + size) + names
-
-
-def trial(params: Params) -> tuple[Params, int, int]:
-    """Ten clients at most, with the same share of colluders and drop-outs, and a few thousand names."""
-    clients = min(params.N, 10)
-    dropouts = min(clients - 2, round(params.dropouts * clients / params.N))
-    collusion = max(1, min(clients - 1 - dropouts, round(params.T * clients / params.N)))
-    few = replace(params, clients=clients, dropouts=dropouts, collusion=collusion, max_entities=None, max_union=None)
-    return few, 32, 3000
 
 
 def facts(form: Keyed, params: Params) -> dict[str, int]:

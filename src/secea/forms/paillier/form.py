@@ -18,7 +18,7 @@ from secea.forms.paillier.numbers import Numbers, numbers_of
 from secea.forms.paillier.retrieval import public_key
 from secea.forms.paillier.sharing import SEED_LAYOUT, seeded_clients
 from secea.params import MAX_CLIENTS, Params, span
-from secea.party.form import FormDefaults
+from secea.party.form import Chore, FormDefaults
 from secea.party.phases import Agreement, Route, Row
 from secea.steps.union import COLUMNS, Geometry
 from secea.wire.keys import Identity, Roster, digest
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from secea.forms.paillier.client import PaillierClient
     from secea.forms.paillier.server import PaillierServer
     from secea.party.session import Session
-    from secea.plan import Plan
 
 QUERIES: Final = ("buckets", "full")
 NO_PLACEMENT: Final = b"placement"
@@ -283,16 +282,19 @@ class Paillier(FormDefaults):
         """Nothing in the set-up takes long."""
         return 0
 
-    def trial(self, params: Params) -> tuple[Params, int, int]:
-        """Every ciphertext costs: three clients, and a few entities."""
-        few = replace(params, clients=3, collusion=1, dropouts=0, max_entities=None, max_union=None)
-        return few, 6, 36
+    def chores(self, params: Params, entities: int) -> Mapping[str, Chore]:
+        """What takes time in a set-up and in a round."""
+        from secea.forms.paillier.chores import chores
 
-    def work(self, cost: Plan, phase: str) -> int:
-        """Bytes and multiplications of a set-up, and ciphertexts of a round."""
-        if phase == "setup":
-            return cost.setup_bytes + cost.setup_multiplications
-        return cost.by_kind["answer"] + cost.by_kind["mean"]
+        return chores(self, params, entities)
+
+    def idle(self, params: Params, clients: int) -> tuple[Paillier, Params]:
+        """One entity each, of length 1, and keys that protect nothing."""
+        few = replace(
+            params, clients=clients, collusion=1, dropouts=0, dim=1, precision=16, max_entities=1, max_union=clients,
+            key_bits=256, insecure_small_keys=True,
+        )  # fmt: skip
+        return self, few
 
     def facts(self, params: Params) -> dict[str, int]:
         """What a plan states."""

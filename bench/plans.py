@@ -1,0 +1,107 @@
+"""How well `secea plan` predicts: for each of some federations, estimates and real rounds take turns in one process."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any, Final
+
+from bench.figures import Figure, Grid, Section, ratios
+from bench.hashed import hashed_names
+from bench.measure import ROOT, Tick, timed
+from bench.shapes import Scale, Shape
+from secea import Federation
+from secea.arithmetic.field import keep_freed_memory
+from secea.commands.estimate import Machine
+from secea.errors import FederationError
+from secea.forms import form_of
+
+AIM: Final = Figure(1.0, 0.8, 1.2, "x")
+"""Predicted over measured."""
+
+
+def plan(scale: Scale, tick: Tick) -> Section:
+    """CPU time of all parties, and wall time in one process: of a round, and of set-ups that are short enough."""
+    rows: dict[str, dict[str, Figure]] = {}
+    took: list[float] = []
+    for shape, dropouts, named in scale.plans:
+        tick(str(shape))
+        found = _in_child(shape, dropouts, named, scale.plan_turns)
+        took += found["estimate"]
+        title = f"{shape}, D={dropouts}"
+        rows[f"a round: {title}"] = _row(found["round"])
+        if named:
+            rows[f"a set-up: {title}"] = _row(found["setup"])
+    about = f"predicted and measured; an estimate takes {Figure.of(took, 's')} of CPU"
+    note = "Where only a round is shown, names got their keys by a hash: rounds do not depend on that."
+    return Section(about, {"plan": Grid("What `secea plan` predicts, and what it is", rows)}, [note])
+
+
+def _row(found: dict[str, dict[str, list[float]]]) -> dict[str, Figure]:
+    predicted, measured = found["predicted"], found["measured"]
+    count = min(len(predicted["cpu"]), len(measured["cpu"]))
+    return {
+        "CPU, predicted": Figure.of(predicted["cpu"], "s"),
+        "CPU, measured": Figure.of(measured["cpu"], "s"),
+        "predicted / measured": ratios(predicted["cpu"][:count], measured["cpu"][:count]),
+        "aim": AIM,
+        "wall, predicted": Figure.of(predicted["wall"], "s"),
+        "wall, measured": Figure.of(measured["wall"], "s"),
+    }
+
+
+def turns(shape: Shape, dropouts: int, named: bool, turns: int) -> dict[str, Any]:
+    """Estimates and rounds in turns, in this process."""
+    keep_freed_memory()  # as in the processes that an engine starts
+    form = form_of("keyed")
+    params = form.checked(shape.params(dropouts=dropouts))
+    estimated: dict[str, dict[str, list[float]]] = {phase: {"cpu": [], "wall": []} for phase in ("setup", "round")}
+    took: list[float] = []
+
+    def estimate() -> None:
+        machine = Machine()
+        seconds, spent = timed(lambda: machine.seconds(params, shape.entities, form))
+        took.append(spent.cpu)
+        for phase, each in seconds.items():
+            clients = shape.clients * each["client"]
+            estimated[phase]["cpu"].append(clients + each["server"])
+            estimated[phase]["wall"].append(clients / min(machine.cores, shape.clients) + each["server"])
+
+    tables, fed = shape.tables(), Federation(params, form)
+    estimate()
+    with nullcontext() if named else hashed_names():
+        _, setup = timed(lambda: fed.setup([table.names for table in tables]))
+    fed.round(tables)  # the first touches its memory for the first time
+    rounds = []
+    for _ in range(turns):
+        estimate()
+        few = [timed(lambda: fed.round(tables))[1] for _ in range(2)]
+        rounds.append({name: statistics.mean(getattr(each, name) for each in few) for name in ("cpu", "wall")})
+    for each in estimated["round"].values():
+        del each[0]  # it has no round beside it
+    measured = {
+        "setup": {"cpu": [setup.cpu], "wall": [setup.wall]},
+        "round": {name: [each[name] for each in rounds] for name in ("cpu", "wall")},
+    }
+    phases = {phase: {"predicted": estimated[phase], "measured": measured[phase]} for phase in ("setup", "round")}
+    return phases | {"estimate": took}
+
+
+def _in_child(shape: Shape, dropouts: int, named: bool, turns: int) -> dict[str, Any]:
+    task = json.dumps({"shape": asdict(shape), "dropouts": dropouts, "named": named, "turns": turns})
+    command = [sys.executable, "-m", "bench.plans", task]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
+    if ran.returncode:
+        last = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise FederationError(f"{shape}: {last}")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    json.dump(turns(Shape(**given.pop("shape")), **given), sys.stdout)
