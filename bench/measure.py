@@ -23,6 +23,7 @@ from bench.hashed import hashed_names
 from bench.parts import parts
 from bench.shapes import Shape
 from secea import Federation, Table
+from secea.arithmetic.field import keep_freed_memory
 from secea.errors import FederationError
 
 T = TypeVar("T")
@@ -96,8 +97,16 @@ def forget_peak() -> None:
 # ------------------------------------------------------------------------------------------------ a point by itself
 
 
-def point(shape: Shape, rounds: int, dropouts: int = 0, hashed: bool = False, spent: bool = False) -> dict[str, Any]:
-    """Set-up and rounds of one federation in this process; means are checked once the peak of memory is known."""
+def point(
+    shape: Shape, rounds: int, dropouts: int = 0, *, hashed: bool = False, keep: bool = False, spent: bool = False
+) -> dict[str, Any]:
+    """Set-up and rounds of one federation in this process; means are checked once the peak of memory is known.
+
+    `hashed`: names get their keys by a hash. `keep`: freed memory, as in the processes that an engine starts. `spent`:
+    one more round, whose CPU time is taken apart.
+    """
+    if keep:
+        keep_freed_memory()
     tables, start = shape.tables(), memory("VmRSS")
     forget_peak()
     fed = Federation(shape.params(dropouts=dropouts))

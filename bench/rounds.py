@@ -14,7 +14,7 @@ HASHED = "Names got their keys by a hash (bench/hashed.py): the group would take
 def round(scale: Scale, tick: Tick) -> Section:  # noqa: A001 - the section's name
     """FB15k-237's shape with a set-up in full: what is spent on what."""
     tick(f"{scale.peers}: a set-up and {scale.rounds} rounds")
-    found = in_child(scale.peers, scale.rounds, spent=True)
+    found = in_child(scale.peers, scale.rounds, keep=True, spent=True)
     grids = {
         "cost": Grid("What a set-up and a round cost, all parties in one process", _costs(found)),
         "stages": Grid("Where the CPU time and the bytes go", _stages(found)),
@@ -31,7 +31,7 @@ def clients(scale: Scale, tick: Tick) -> Section:
         ("hundred", scale.hundred, scale.hundred_dropouts),
     ):
         tick(f"{shape}: a set-up and 3 rounds")
-        found = in_child(shape, 3, dropouts=D)
+        found = in_child(shape, 3, dropouts=D, keep=True)
         grids[name] = Grid(f"{shape}, D={D}", _costs(found))
         for row, peak in (("set-up", "setup peak"), ("round", "peak")):
             grids[name].rows[row]["memory beyond tables"] = Figure.of(max(0, found[peak] - found["start"]), "B")
