@@ -8,7 +8,7 @@ from typing import Final
 
 from bench.contest import AES, CKKS, LIMIT, PLAIN, SECAGG, SECEA
 from bench.figures import Figure, Grid, Run
-from bench.growth import CIPHERTEXTS, ELEMENTS, VARIABLES, least
+from bench.growth import CIPHERTEXTS, ELEMENTS, least
 from bench.paper import LITERAL_ALL
 from secea.report.charts import Point, label, path
 from secea.report.markup import Markup, tag
@@ -37,7 +37,7 @@ text { fill: #3b4252; }
 """
 PAPER: Final = "the paper's protocol, extrapolated"
 LINES: Final = {PAPER: "paper", CKKS: "ckks", SECAGG: "secagg", AES: "aes", SECEA: "ours", PLAIN: "plain"}
-WIDE, HIGH, EDGE, TOP = 320.0, 250.0, 58.0, 48.0
+WIDE, HIGH, EDGE, TOP = 320.0, 236.0, 70.0, 48.0
 
 
 def pictures(run: Run) -> dict[str, str]:
@@ -74,9 +74,7 @@ def _growth(grids: dict[str, Grid], element: Figure | None, about: str) -> str:
         reach = math.floor(math.log10(min(heights))), math.ceil(math.log10(max(heights)))
         for across, (name, both) in enumerate(panels.items()):
             xs = [float(column) for column in grids[name].columns]
-            panel = _panel(
-                f"{kind} against {name}: {VARIABLES[name]}", xs, both[kind], reach, "s" if down == 0 else "B"
-            )
+            panel = _panel(f"{kind} against {name}", xs, both[kind], reach, "s" if down == 0 else "B")
             drawn.append(tag("g", panel, transform=f"translate({across * WIDE:.0f} {TOP + down * HIGH:.0f})"))
     return _svg(3 * WIDE, TOP + 2 * HIGH, "CPU and bytes of a round against each size, beside others", drawn)
 
@@ -104,7 +102,7 @@ def _panel(
     for power in range(low, high + 1):
         (_, y) = place(xs[0], 10.0**power)
         drawn.append(path([(left, y), (right, y)], "grid"))
-        if (power - low) % max(1, (high - low) // 5) == 0:
+        if (power - low) % (1 if high - low < 6 else 2) == 0:
             drawn.append(label(left - 6, y + 4, _power(power, unit), anchor="end"))
     drawn += [label(place(x, 10.0**low)[0], floor + 16, f"{x:,.0f}", anchor="middle") for x in xs]
     drawn.append(path([(left, floor), (right, floor)], "base"))

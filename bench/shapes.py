@@ -116,7 +116,7 @@ class Scale:
     fifty_dropouts: int = 5
     hundred: Shape = Shape(clients=100, collusion=10, entities=1_000, own=100, dim=32)
     hundred_dropouts: int = 10
-    growth: Shape = Shape(clients=10, collusion=2, entities=4_000, own=2_400, dim=64)
+    growth: Shape = Shape(clients=10, collusion=2, entities=10_000, own=6_000, dim=64)
     growth_steps: int = 4
     growth_rounds: int = 3
     literal: Shape = Shape(clients=3, collusion=1, entities=6, own=3, dim=7)
