@@ -74,11 +74,9 @@ def _over(mine: str, theirs: str, column: str) -> Path:
 _CPU, _BYTES = f"{SECEA}: CPU", f"{SECEA}: bytes"
 _HUNDRED: Final = tuple(
     ("clients", "hundred", row, column)
-    for row, column in (
-        ("set-up", "wall"), ("set-up", "bytes, all hops"), ("round", "wall"), ("round", "bytes, all hops"),
-        ("set-up", "memory beyond tables"),
-    )
-)  # fmt: skip
+    for row in ("set-up", "round")
+    for column in ("wall", "bytes, all hops", "memory beyond tables")
+)
 AIMS: Final = (
     _most("CPU of a round, all parties, over SecAgg+; T=2, D=0", "CPU, T=2", 0.40, "x", _over(SECEA, SECAGG, "CPU")),
     _most("the same, T=9 (everybody else)", "CPU, T=9", 0.50, "x", _over(EVERYBODY, SECAGG, "CPU")),
@@ -115,7 +113,7 @@ AIMS: Final = (
     ),
     Aim(
         "100 clients, M=1,000, d=32, T=10, D=10: set-up and three rounds", "100 clients", "complete", _HUNDRED,
-        said="set-up {}, {}; a round {}, {}; memory {}",
+        said="set-up: {}, {}, {} of memory; a round: {}, {}, {}",
     ),
     _most(
         "10^7 slots, d=32, N=5, 2*10^6 names each: memory of a round beyond tables", "memory with 10^7", 8e9, "B",

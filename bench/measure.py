@@ -112,7 +112,7 @@ def point(
     fed = Federation(shape.params(dropouts=dropouts))
     with hashed_names() if hashed else nullcontext():
         _, setup = timed(lambda: fed.setup([table.names for table in tables]))
-    setup_peak, setup_kinds, each = memory("VmHWM"), by_kind(fed), []
+    setup_peak, kept, setup_kinds, each = memory("VmHWM"), memory("VmRSS"), by_kind(fed), []
     forget_peak()
     means: list[Table] = []
     for _ in range(rounds):
@@ -132,6 +132,7 @@ def point(
         "stages": {name: seconds / (rounds + bool(spent)) for name, seconds in stages(fed, "online").items()},
         "start": start,
         "setup peak": setup_peak,
+        "kept": kept,
         "peak": peak,
     }
 

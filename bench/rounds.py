@@ -58,6 +58,7 @@ def _memory(found: dict[str, Any], shape: Shape) -> dict[str, Figure]:
     return {
         "tables": Figure.of(shape.table_bytes, "B"),
         "set-up": Figure.of(max(0, found["setup peak"] - start), "B"),
+        "after it": Figure.of(max(0, found["kept"] - start), "B"),
         "round": Figure.of(max(0, found["peak"] - start), "B"),
         "round, beyond results too": Figure.of(max(0, found["peak"] - start - shape.table_bytes), "B"),
         "round: CPU": Figure.of(only["cpu"], "s"),
