@@ -49,8 +49,15 @@ class Judged:
 COLUMNS: Final = ["what (form keyed)", "aim", "measured", "met"]
 
 
-def _most(what: str, short: str, most: float, unit: str, path: Path, *, large: bool = False) -> Aim:
-    return Aim(what, short, f"<= {Figure.of(most, unit)}", (path,), lambda found: found[0] <= most, large=large)
+def _most(what: str, short: str, most: float, unit: str, path: Path) -> Aim:
+    return Aim(what, short, f"<= {Figure.of(most, unit)}", (path,), lambda found: found[0] <= most)
+
+
+def _memory(what: str, short: str, most: float, row: str, column: str) -> Aim:
+    """Of a round; what the set-up took stands beside it."""
+    paths = tuple(("large", "memory", row, each) for each in (column, "set-up"))
+    aim = f"<= {Figure.of(most, 'B')}"
+    return Aim(what, short, aim, paths, lambda found: found[0] <= most, said="{}; set-up {}", large=True)
 
 
 def _flat(what: str, short: str, off: float, row: str, variable: str) -> Aim:
@@ -95,14 +102,11 @@ AIMS: Final = (
     _most("CPU over the limit", "CPU over the limit", 3, "x", _over(SECEA, LIMIT, "CPU")),
     _most("PRF of a padded point, all parties, T=2", "PRF with T=2", 470e-6, "s", ("names", "point", "T = 2", "CPU")),
     _most("the same, T=9", "PRF with T=9", 1050e-6, "s", ("names", "point", "T = 9", "CPU")),
-    _most(
-        "memory beyond tables and results, M=10^6, d=128, N=10, D=0", "memory with 10^6, D=0", 0.4e9, "B",
-        ("large", "memory", "a million, D = 0", "round, beyond results too"), large=True,
+    _memory(
+        "memory of a round beyond tables and results, M=10^6, d=128, N=10, D=0", "memory with 10^6, D=0", 0.4e9,
+        "a million, D = 0", "round, beyond results too",
     ),
-    _most(
-        "the same, D=1", "memory with 10^6, D=1", 1.4e9, "B",
-        ("large", "memory", "a million, D = 1", "round, beyond results too"), large=True,
-    ),
+    _memory("the same, D=1", "memory with 10^6, D=1", 1.4e9, "a million, D = 1", "round, beyond results too"),
     _most(
         "50 clients, M=5,000, 1,000 each, d=64, T=5, D=5: CPU of a round", "CPU with 50 clients", 2.5, "s",
         ("clients", "fifty", "round", "CPU"),
@@ -115,9 +119,9 @@ AIMS: Final = (
         "100 clients, M=1,000, d=32, T=10, D=10: set-up and three rounds", "100 clients", "complete", _HUNDRED,
         said="set-up: {}, {}, {} of memory; a round: {}, {}, {}",
     ),
-    _most(
-        "10^7 slots, d=32, N=5, 2*10^6 names each: memory of a round beyond tables", "memory with 10^7", 8e9, "B",
-        ("large", "memory", "ten million", "round"), large=True,
+    _memory(
+        "memory of a round beyond tables, 10^7 slots, d=32, N=5, 2*10^6 names each", "memory with 10^7", 8e9,
+        "ten million", "round",
     ),
     _linear("growth of CPU with M: exponent", "growth of CPU with M", _CPU, "M"),
     _linear("growth of bytes with M", "growth of bytes with M", _BYTES, "M"),
