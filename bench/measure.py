@@ -175,6 +175,7 @@ def machine() -> dict[str, str]:
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
+        "load": f"{os.getloadavg()[0]:.1f}",
         "system": platform.system(),
         "python": platform.python_version(),
         "openssl": backend.openssl_version_text().removeprefix("OpenSSL ").split(" ")[0],

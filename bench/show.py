@@ -15,6 +15,8 @@ from secea.errors import DataError
 
 BLOCK: Final = re.compile(r"(<!-- bench: ([^>]+?) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 """A part of a page that is made from a run: `machine`, `verdict`, `aims`, a section, or section/grid."""
+IDLE: Final = 1.0
+"""The load up to which a machine is taken to have nothing else to do."""
 SPREAD: Final = 1.1
 """A ratio beyond this, up or down, stands out."""
 
@@ -51,9 +53,13 @@ def print_section(console: Console, name: str, section: Section) -> None:
 
 
 def describe(machine: dict[str, str]) -> str:
-    """The machine in a sentence."""
-    known = [f"{name} {value}" for name, value in machine.items() if name not in ("processor", "cores", "memory")]
-    return f"{machine['cores']} cores of {machine['processor']}, {machine['memory']}; {', '.join(known)}"
+    """The machine in a sentence, and a caution if it was busy when the run began."""
+    known = [
+        f"{name} {value}" for name, value in machine.items() if name not in ("processor", "cores", "memory", "load")
+    ]
+    busy = f"; BUSY WITH OTHER WORK (load {machine['load']}): its times on the wall say nothing"
+    about = f"{machine['cores']} cores of {machine['processor']}, {machine['memory']}; {', '.join(known)}"
+    return about + (busy if float(machine.get("load", 0)) > IDLE else "")
 
 
 # -------------------------------------------------------------------------------------------------------------- pages

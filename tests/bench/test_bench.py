@@ -28,7 +28,7 @@ from bench.parts import parts
 from bench.plots import pictures
 from bench.secagg import SIDES, SecAgg, aes_masks
 from bench.shapes import QUICK, Scale, Shape, sums
-from bench.show import compared, fill, markdown, print_section
+from bench.show import compared, describe, fill, markdown, print_section
 from secea import Federation
 from secea.arithmetic import field
 from secea.errors import DataError
@@ -228,6 +228,12 @@ def test_the_machine_is_described_without_its_name() -> None:
     facts = machine()
     assert {"processor", "cores", "memory", "python", "openssl", "secea", "flwr", "phe"} <= facts.keys()
     assert all(platform.node() not in value and "/" not in value for value in facts.values())
+
+
+def test_a_machine_that_was_busy_is_said_to_be_so() -> None:
+    facts = machine()
+    assert "BUSY WITH OTHER WORK (load 7.5)" in describe(facts | {"load": "7.5"})
+    assert "BUSY" not in describe(facts | {"load": "0.2"})
 
 
 # -------------------------------------------------------------------------------------------------------- the command
