@@ -162,8 +162,8 @@ def verdict(run: Run) -> list[str]:
         f"A round takes {times(SECEA, SECAGG)} of the CPU time of Flower's SecAgg+ with T=2, "
         f"{times(EVERYBODY, SECAGG)} with T=9, {times(DROPOUTS, SECAGG)} with D=1; "
         f"and {times(SECEA, SECAGG, 'wall')} of its time on the wall.",
-        f"With AES masks in SecAgg+ it takes {times(SECEA, AES)}, {times(EVERYBODY, AES)} and {times(DROPOUTS, AES)} of "
-        f"its CPU time; and {times(SECEA, CKKS)} of that of CKKS, and {times(SECEA, PLAIN)} times that of plain averaging.",
+        f"Over SecAgg+ with AES masks it is {times(SECEA, AES)}, {times(EVERYBODY, AES)} and {times(DROPOUTS, AES)}; "
+        f"over CKKS {times(SECEA, CKKS)}; over plain averaging {times(SECEA, PLAIN)}.",
         f"It sends {times(SECEA, SECAGG, 'bytes')} times the bytes of SecAgg+, and {times(SECEA, LEAN, 'bytes')} times "
         "those of SecAgg+ with float32 back.",
         f"It takes {times(SECEA, LIMIT)} times the CPU time of the limit: AES once over all key streams, and a copy, a "
