@@ -153,7 +153,7 @@ def stream_bytes(shape: Shape) -> int:
     """Key streams of a round: masks between clients, an entity's key over each row and its mean, noise."""
     params, form, n = shape.params(), form_of("keyed"), numbers(shape)
     assert isinstance(form, Keyed)
-    width, element = params.dim + n.checks + 2, n.ring.element_bytes
+    width, element = params.dim + n.checks + 2, n.ring.size * n.ring.dtype.itemsize  # words of a key stream
     masks = shape.clients * form.degree(params) * shape.entities * width * element
     rows = 2 * shape.clients * shape.own * params.dim * element
     noise = 2 * min(shape.clients, params.T + 1) * shape.entities * params.dim * n.noise.blocks * 16

@@ -123,8 +123,9 @@ def test_means_are_checked_block_by_block(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_limit_counts_the_key_streams_of_masks_rows_and_noise() -> None:
     n, (N, M, d) = numbers(SMALL), (SMALL.clients, SMALL.entities, SMALL.dim)
-    masks = N * 2 * M * (d + n.checks + 2) * n.ring.element_bytes  # T + 1 neighbours
-    rows = 2 * N * SMALL.own * d * n.ring.element_bytes
+    assert n.ring.dtype.itemsize == 8  # a word of the stream for each element
+    masks = N * 2 * M * (d + n.checks + 2) * 8  # T + 1 neighbours
+    rows = 2 * N * SMALL.own * d * 8
     assert stream_bytes(SMALL) == masks + rows + 2 * 2 * M * d * n.noise.blocks * 16
     assert limit(SMALL)().cpu > 0
 
