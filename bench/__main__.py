@@ -15,19 +15,19 @@ from secea.atomic import replace_files
 from secea.errors import DataError, SecEAError
 
 SECTIONS: Final = {
-    "aims": "bench.aims",
-    "round": "bench.rounds",
     "peers": "bench.peers",
+    "names": "bench.names",
+    "round": "bench.rounds",
+    "clients": "bench.rounds",
+    "growth": "bench.growth",
     "paper": "bench.paper",
     "kernels": "bench.kernels",
-    "growth": "bench.growth",
     "plan": "bench.plans",
     "learning": "bench.protection",
-    "fifty": "bench.rounds",
     "large": "bench.rounds",
 }
 """Each section, and the module whose function of that name measures it."""
-SHORT: Final = ("aims", "round", "peers", "paper", "kernels", "growth", "plan", "learning")
+SHORT: Final = tuple(name for name in SECTIONS if name != "large")
 ACCEPTED: Final = "bench/accepted.json"
 WIDTH: Final = 160
 """Of tables that go into a file."""
@@ -37,37 +37,41 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)), metavar="[SECTION]...")
 @click.option("--quick", is_flag=True, help="Small sizes: about a minute.")
-@click.option("--large", "million", is_flag=True, help="A million entities too: three minutes more, and 12 GB.")
 @click.option(
     "--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write bench.json and SVG."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
-@click.option("--read", metavar="FILE", type=FILE, help="Measure nothing: take the run from this bench.json.")
+@click.option(
+    "--read", metavar="FILE", type=FILE, multiple=True,
+    help="Measure nothing: take the run from this bench.json. Of several files, sections of later ones count.",
+)  # fmt: skip
 @click.option(
     "--compare", metavar="[FILE]", is_flag=False, flag_value=ACCEPTED, type=FILE,
     help=f"Print new / accepted for every figure.  [{ACCEPTED}]",
 )  # fmt: skip
 @click.option("--markdown", "page", metavar="PAGE", type=FILE, help="Put the tables into the marked blocks of a page.")
 def main(
-    sections: Sequence[str], quick: bool, million: bool, out: Path | None, as_json: bool, read: Path | None,
-    compare: Path | None, page: Path | None,
+    sections: Sequence[str], quick: bool, out: Path | None, as_json: bool, read: Sequence[Path], compare: Path | None,
+    page: Path | None,
 ) -> None:  # fmt: skip
-    """Measure the keyed form, as ratios: against the paper's form, what people use instead, and the limit.
+    """Measure the keyed form, as ratios: against what people use instead, the paper's form, and the limit.
+
+    It begins with the verdict in five lines and the aims, each with what was measured.
 
     \b
     Sections:
-      aims     what the keyed form is meant to cost, and what it does
-      round    FB15k-237's shape: how far a round is from the limit, and where its time goes
-      peers    the same tables with Flower's SecAgg+, TenSEAL's CKKS, and no protection
+      peers    FB15k-237's shape: Flower's SecAgg+ (as it ships, with float32, with AES), CKKS, plain, the limit
+      names    the oblivious PRF of a name, all parties
+      round    where the time and the bytes of a set-up and a round go
+      clients  fifty clients, and a hundred
+      growth   CPU and bytes of all contestants against M, d and N, with fitted exponents
       paper    the paper's literal protocol (phe), our Paillier form, the keyed form
       kernels  modular arithmetic against memory, numpy, FLINT and galois
-      growth   time, bytes and memory against each size, with fitted exponents
       plan     what secea plan predicts, and what it is
       learning the share of protection in training
-      fifty    fifty clients
-      large    a million entities (only on request, or with --large)
+      large    a million slots and ten million: memory (only on request)
 
-    The limit is one memory copy, one AEAD seal and one AEAD open of all bytes of a round.
+    The limit is AES once over all key streams of a round, and one copy, seal and open of its bytes.
     Each figure is a median with its least and most; contestants take turns. Peers come with pip install '.[bench]';
     one that is missing is named and left out. docs/performance.md explains the results.
 
@@ -75,19 +79,19 @@ def main(
     Examples:
       python -m bench --quick
       python -m bench round peers                              two sections, in full
-      python -m bench --large --out runs/bench                 everything: a quarter of an hour
+      python -m bench --out runs/bench                         everything but `large`: ten minutes
       python -m bench --read runs/bench/bench.json --compare   against the last accepted run
       python -m bench --read runs/bench/bench.json --markdown docs/performance.md
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
     try:
-        _run(sections, quick, million, out, as_json, read, compare, page)
+        _run(sections, quick, out, as_json, read, compare, page)
     except SecEAError as error:
         raise click.ClickException(str(error)) from None
 
 
 def _run(
-    sections: Sequence[str], quick: bool, million: bool, out: Path | None, as_json: bool, read: Path | None,
-    compare: Path | None, page: Path | None,
+    sections: Sequence[str], quick: bool, out: Path | None, as_json: bool, read: Sequence[Path], compare: Path | None,
+    page: Path | None,
 ) -> None:  # fmt: skip
     from rich.console import Console
 
@@ -99,18 +103,11 @@ def _run(
         console = Console(quiet=as_json, width=WIDTH)
     accepted = Run.from_json(_load(compare)) if compare else None  # a wrong name is told before an hour of work
     if read:
-        run = Run.from_json(_load(read))
-        run = Run(
-            run.machine,
-            run.quick,
-            {name: part for name, part in run.sections.items() if name in (sections or SECTIONS)},
-        )
-        if not (compare or page or out):
-            for name, section in run.sections.items():
-                show.print_section(console, name, section)
+        run = Run.merged([Run.from_json(_load(path)) for path in read], sections or list(SECTIONS))
     else:
-        chosen = sections or (*SHORT, *(() if quick else ("fifty",)))
-        run = measured([*dict.fromkeys([*chosen, *(["large"] if million else [])])], quick, console, out)
+        run = measured(list(dict.fromkeys(sections or SHORT)), quick, out)
+    if not read or not (compare or page or out):
+        show.print_report(console, run, whole=not sections)
     if out:
         _write(run, out)
         console.print(f"wrote {', '.join(sorted(str(path) for path in out.iterdir()))}", soft_wrap=True)
@@ -123,33 +120,29 @@ def _run(
         click.echo(json.dumps(run.to_json(), indent=1))
 
 
-def measured(chosen: Sequence[str], quick: bool, console: Any, out: Path | None) -> Any:
-    """A run of these sections, each shown and written when it is done: what a later one breaks is not lost."""
+def measured(chosen: Sequence[str], quick: bool, out: Path | None) -> Any:
+    """A run of these sections, each written when it is done: what a later one breaks is not lost."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from bench import show
     from bench.figures import Run
     from bench.measure import machine
     from bench.shapes import QUICK, Scale
 
     run, scale = Run(machine(), quick), QUICK if quick else Scale()
-    console.print(show.describe(run.machine), soft_wrap=True)
     terminal = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         for name in chosen:
             task, started = progress.add_task(name), time.perf_counter()
             measure = getattr(importlib.import_module(SECTIONS[name]), name)
-            section = measure(
+            run.sections[name] = measure(
                 scale, lambda step, task=task, name=name: progress.update(task, description=f"{name}: {step}")
             )
-            run.sections[name] = section
             if out:
                 _write(run, out)
             progress.remove_task(task)
-            show.print_section(console, name, section)
-            console.print(f"[dim]{name} took {time.perf_counter() - started:.0f} s[/]\n")
+            terminal.print(f"[dim]{name} took {time.perf_counter() - started:.0f} s[/]")
     return run
 
 

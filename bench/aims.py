@@ -1,156 +1,177 @@
-"""What the keyed form is meant to cost: the aims, in one table, beside what was measured in this run."""
+"""What the keyed form is meant to cost, beside what a run measured, and the whole in five lines."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from bench.contest import AES, CKKS, DROPOUTS, EVERYBODY, LEAN, LIMIT, PLAIN, SECAGG, SECEA
+from bench.figures import Figure, Run, digits
+from bench.growth import RELATIVE, off_line
 
-from bench.figures import Figure, Grid, Section, ratios
-from bench.hashed import hashed_names
-from bench.measure import LIMIT_BYTES, Tick, Timing, in_child, interleaved, limit_seconds, timed
-from bench.peers import LEAN, SECAGG, add_secagg
-from bench.shapes import Scale, Shape
-from secea import Federation, plan
-from secea.arithmetic.field import keep_freed_memory
-from secea.arithmetic.ristretto import valid
-from secea.forms import form_of
-from secea.forms.keyed import Keyed
-from secea.steps import oprf
-from secea.wire.randomness import KeyStream
-
-Rows = dict[str, dict[str, Figure]]
-OURS = {"T = 2": (2, 0), "T = 9, everybody else": (9, 0), "T = 2, one may drop out": (2, 1)}
-"""T and D of the rounds that are compared."""
+Path = tuple[str, str, str, str]
+"""Section, grid, row and column of a figure."""
 
 
-def aims(scale: Scale, tick: Tick) -> Section:
-    """The rows in the order of the aims."""
-    keep_freed_memory()  # as in the processes that an engine starts
-    rows = _rounds(scale, tick)
-    rows |= _names(scale, tick)
-    rows |= _many(scale, tick)
-    notes = ["Rounds are those of a federation whose names got their keys by a hash: rounds do not depend on that."]
-    return Section(str(scale.peers), {"aims": Grid("Aims of the keyed form, and what was measured", rows)}, notes)
+@dataclass(frozen=True)
+class Aim:
+    """One row: what is meant, and the figures that it is about."""
+
+    what: str
+    short: str
+    """Its name in the verdict."""
+    aim: str
+    paths: tuple[Path, ...]
+    met: Callable[[Sequence[float]], bool] = lambda _: True
+    """Of the figures' medians."""
+    said: str = "{}"
+    """How the figures are shown."""
+    large: bool = False
+    """Measured by `make bench-large`."""
 
 
-def _row(aim: float, unit: str, figure: Figure) -> dict[str, Figure]:
-    return {"aim": Figure.of(aim, unit), "measured": figure}
+@dataclass(frozen=True)
+class Judged:
+    """An aim, and what a run says to it; `met` is None where the run did not measure it."""
+
+    aim: Aim
+    measured: str
+    met: bool | None
+
+    @property
+    def cells(self) -> list[str]:
+        """Of a table's row."""
+        mark = {True: "yes", False: "NO", None: ""}[self.met]
+        return [self.aim.what, self.aim.aim, self.measured, mark]
 
 
-# ------------------------------------------------------------------------------------------------------------- a round
+COLUMNS: Final = ["what (form keyed)", "aim", "measured", "met"]
 
 
-def _rounds(scale: Scale, tick: Tick) -> Rows:
-    shape = scale.peers
-    tables = shape.tables()
-    works: dict[str, Callable[[], Timing]] = {}
-    sizes: dict[str, int] = {}
-    for name, (T, D) in OURS.items():
-        tick(f"set-up, {name}")
-        works[name] = _federation(shape.but(collusion=min(T, shape.clients - 1)), D, name, sizes)
-    for name, lean in ((SECAGG, False), (LEAN, True)):
-        works[name] = add_secagg(tables, shape, sizes, name, lean=lean)
-    found = interleaved(works, scale.repetitions, tick)
-    cpu, wall = ({name: [getattr(t, of) for t in each] for name, each in found.items()} for of in ("cpu", "wall"))
-    names = list(OURS)
-    limits = [_limit(shape) for _ in range(scale.repetitions)]
-    return {
-        "CPU of a round over SecAgg+, T = 2": _row(0.40, "x", ratios(cpu[names[0]], cpu[SECAGG])),
-        "the same, T = 9": _row(0.50, "x", ratios(cpu[names[1]], cpu[SECAGG])),
-        "the same, T = 2, D = 1": _row(0.55, "x", ratios(cpu[names[2]], cpu[SECAGG])),
-        "wall time of a round over SecAgg+, T = 2": _row(0.35, "x", ratios(wall[names[0]], wall[SECAGG])),
-        "bytes over SecAgg+": _row(1.02, "x", Figure.of(sizes[names[0]] / sizes[SECAGG], "x")),
-        "bytes over SecAgg+ with float32 back": _row(1.36, "x", Figure.of(sizes[names[0]] / sizes[LEAN], "x")),
-        "CPU of a round over the limit": _row(3, "x", ratios(cpu[names[0]], limits)),
-    }
+def _most(what: str, short: str, most: float, unit: str, path: Path) -> Aim:
+    return Aim(what, short, f"<= {Figure.of(most, unit)}", (path,), lambda found: found[0] <= most)
 
 
-def _federation(shape: Shape, dropouts: int, name: str, sizes: dict[str, int]) -> Callable[[], Timing]:
-    fed, tables = Federation(shape.params(dropouts=dropouts)), shape.tables()
-    with hashed_names():
-        fed.setup([table.names for table in tables])
-
-    def work() -> Timing:
-        hops = len(fed.traffic)
-        means, timing = timed(lambda: fed.round(tables))
-        sizes[name] = sum(hop.size for hop in fed.traffic[hops:])
-        shape.check(means, fed.params.resolution)
-        return timing
-
-    work()  # its memory is touched for the first time
-    return work
+def _memory(what: str, short: str, most: float, row: str, column: str) -> Aim:
+    """Of a round; what the set-up took stands beside it."""
+    paths = tuple(("large", "memory", row, each) for each in (column, "set-up"))
+    aim = f"<= {Figure.of(most, 'B')}"
+    return Aim(what, short, aim, paths, lambda found: found[0] <= most, said="{}; set-up {}", large=True)
 
 
-def _limit(shape: Shape) -> float:
-    """One pass of AES over all key streams; a copy, a seal and an open of all bytes that move: CPU seconds."""
-    params, form = shape.params(), form_of("keyed")
-    assert isinstance(form, Keyed)
-    n = form.numbers(params)
-    width, element = params.dim + n.checks + 2, n.ring.size * n.ring.dtype.itemsize  # words of a key stream
-    masks = shape.clients * form.degree(params) * shape.entities * width * element
-    rows = 2 * shape.clients * shape.own * params.dim * element
-    noisy = min(shape.clients, params.T + 1)
-    noise = 2 * noisy * shape.entities * params.dim * n.noise.blocks * 16
-    return _stream_seconds(masks + rows + noise) + limit_seconds(plan(params, entities=shape.entities).round_bytes)
+def _flat(what: str, short: str, off: float, row: str, variable: str) -> Aim:
+    path = "growth", "exponents", row, variable
+    return Aim(what, short, f"0 +- {off:g}", (path,), lambda found: abs(found[0]) <= off)
 
 
-def _stream_seconds(size: int, chunks: int = 200) -> float:
-    cipher = Cipher(algorithms.AES256(bytes(32)), modes.CTR(bytes(16))).encryptor()
-    zeros, out = np.zeros(LIMIT_BYTES, np.uint8), np.empty(LIMIT_BYTES + 16, np.uint8)
-    started = time.process_time()
-    for _ in range(chunks):
-        cipher.update_into(zeros.data, out.data)
-    return (time.process_time() - started) / (chunks * LIMIT_BYTES) * size
+def _linear(what: str, short: str, row: str, variable: str) -> Aim:
+    """The exponent is near 1, and the points are near a straight line: what does not grow makes the exponent less."""
+    paths = tuple(("growth", "exponents", name, variable) for name in (row, off_line(row)))
+    return Aim(
+        what, short, "1 +- 0.15; 5 % off", paths, lambda found: abs(found[0] - 1) <= 0.15 and found[1] <= 5,
+        said="{}; {} off a line",
+    )  # fmt: skip
 
 
-# --------------------------------------------------------------------------------------------------------------- names
+def _over(mine: str, theirs: str, column: str) -> Path:
+    return "peers", "ratios", f"{mine} over {theirs}", column
 
 
-def _names(scale: Scale, tick: Tick) -> Rows:
-    return {
-        f"PRF of a name, all parties, T = {T}": _row(aim, "s", _prf(T, scale.names, scale.repetitions, tick))
-        for T, aim in ((2, 470e-6), (9, 1050e-6))
-    }
+_CPU, _BYTES = f"{SECEA}: CPU", f"{SECEA}: bytes"
+_HUNDRED: Final = tuple(
+    ("clients", "hundred", row, column)
+    for row in ("set-up", "round")
+    for column in ("wall", "bytes, all hops", "memory beyond tables")
+)
+AIMS: Final = (
+    _most("CPU of a round, all parties, over SecAgg+; T=2, D=0", "CPU, T=2", 0.40, "x", _over(SECEA, SECAGG, "CPU")),
+    _most("the same, T=9 (everybody else)", "CPU, T=9", 0.50, "x", _over(EVERYBODY, SECAGG, "CPU")),
+    _most("the same, T=2, D=1", "CPU, D=1", 0.55, "x", _over(DROPOUTS, SECAGG, "CPU")),
+    _most("wall time of that round over SecAgg+", "wall time", 0.35, "x", _over(SECEA, SECAGG, "wall")),
+    _most("bytes over SecAgg+", "bytes over SecAgg+", 1.02, "x", _over(SECEA, SECAGG, "bytes")),
+    _most("bytes over SecAgg+ with float32 back", "bytes over float32", 1.36, "x", _over(SECEA, LEAN, "bytes")),
+    _most(
+        "N=8, where 7-byte elements suffice: bytes over SecAgg+", "bytes with N=8", 0.90, "x",
+        ("peers", "narrow", SECAGG, "secea over it"),
+    ),
+    _most(
+        "N=8: bytes over SecAgg+ with float32 back", "bytes over float32 with N=8", 1.18, "x",
+        ("peers", "narrow", LEAN, "secea over it"),
+    ),
+    _most("CPU over the limit", "CPU over the limit", 3, "x", _over(SECEA, LIMIT, "CPU")),
+    _most("PRF of a padded point, all parties, T=2", "PRF with T=2", 470e-6, "s", ("names", "point", "T = 2", "CPU")),
+    _most("the same, T=9", "PRF with T=9", 1050e-6, "s", ("names", "point", "T = 9", "CPU")),
+    _memory(
+        "memory of a round beyond tables and results, M=10^6, d=128, N=10, D=0", "memory with 10^6, D=0", 0.4e9,
+        "a million, D = 0", "round, beyond results too",
+    ),
+    _memory("the same, D=1", "memory with 10^6, D=1", 1.4e9, "a million, D = 1", "round, beyond results too"),
+    _most(
+        "50 clients, M=5,000, 1,000 each, d=64, T=5, D=5: CPU of a round", "CPU with 50 clients", 2.5, "s",
+        ("clients", "fifty", "round", "CPU"),
+    ),
+    _most(
+        "50 clients: bytes of the set-up, all hops", "set-up with 50 clients", 200e6, "B",
+        ("clients", "fifty", "set-up", "bytes, all hops"),
+    ),
+    Aim(
+        "100 clients, M=1,000, d=32, T=10, D=10: set-up and three rounds", "100 clients", "complete", _HUNDRED,
+        said="set-up: {}, {}, {} of memory; a round: {}, {}, {}",
+    ),
+    _memory(
+        "memory of a round beyond tables, 10^7 slots, d=32, N=5, 2*10^6 names each", "memory with 10^7", 8e9,
+        "ten million", "round",
+    ),
+    _linear("growth of CPU with M: exponent", "growth of CPU with M", _CPU, "M"),
+    _linear("growth of bytes with M", "growth of bytes with M", _BYTES, "M"),
+    _linear("growth of CPU with d", "growth of CPU with d", _CPU, "d"),
+    _linear("growth of bytes with d", "growth of bytes with d", _BYTES, "d"),
+    _flat("growth of CPU with the entities really owned", "growth of CPU with real entities", 0.15, _CPU, "entities"),
+    _flat("growth of bytes with them", "growth of bytes with real entities", 0.01, _BYTES, "entities"),
+    _flat("growth with N of a client's bytes over an element's", "growth of bytes with N", 0.05, RELATIVE, "N"),
+)  # fmt: skip
+"""In the order in which they were set."""
 
 
-def _prf(T: int, count: int, repetitions: int, tick: Tick) -> Figure:
-    """CPU seconds for each point of a full list: its owner's, and those of all T+1 holders."""
-    dealt = oprf.polynomial(T, KeyStream(os.urandom(32)))
-    joint, holders = oprf.commit(dealt), range(T + 1)
-    names, each = [b"entity %d" % i for i in range(count)], []
-    for number in range(repetitions):
-        tick(f"PRF with T = {T}, {number + 1} of {repetitions}")
-        started = time.process_time()
-        blinding = oprf.blind(names, count, os.urandom(32))
-        answers = {}
-        for j in holders:
-            assert valid(blinding.points).all()
-            answers[j] = oprf.evaluate(blinding.points, oprf.share_for(dealt, j), holders, j)
-        assert len(oprf.finish(blinding, answers, joint)) == count
-        each.append((time.process_time() - started) / count)
-    return Figure.of(each, "s")
+def judged(run: Run, *, whole: bool) -> list[Judged]:
+    """Each aim beside the run's figures; those without a figure only for a `whole` run."""
+    figures, found = run.figures(), []
+    for aim in AIMS:
+        known = [figures[path] for path in aim.paths if path in figures]
+        if len(known) == len(aim.paths):
+            found.append(Judged(aim, aim.said.format(*known), aim.met([figure.median for figure in known])))
+        elif whole:
+            found.append(Judged(aim, "make bench-large" if aim.large else "not measured", None))
+    return found
 
 
-# -------------------------------------------------------------------------------------------------------- many clients
+def verdict(run: Run) -> list[str]:
+    """What the run says, in five lines."""
+    figures = run.figures()
+
+    def times(mine: str, theirs: str, column: str = "CPU") -> str:
+        path = _over(mine, theirs, column)
+        return digits(figures[path].median) if path in figures else "?"
+
+    found = judged(run, whole=True)
+    known = [each for each in found if each.met is not None]
+    missed = [f"{each.aim.short} ({each.measured}, aim {each.aim.aim})" for each in known if not each.met]
+    later = [each.aim.short for each in found if each.met is None]
+    return [
+        f"A round takes {times(SECEA, SECAGG)} of the CPU time of Flower's SecAgg+ with T=2, "
+        f"{times(EVERYBODY, SECAGG)} with T=9, {times(DROPOUTS, SECAGG)} with D=1; "
+        f"and {times(SECEA, SECAGG, 'wall')} of its time on the wall.",
+        f"Over SecAgg+ with AES masks it is {times(SECEA, AES)}, {times(EVERYBODY, AES)} and {times(DROPOUTS, AES)}; "
+        f"over CKKS {times(SECEA, CKKS)}; over plain averaging {times(SECEA, PLAIN)}.",
+        f"It sends {times(SECEA, SECAGG, 'bytes')} times the bytes of SecAgg+, and {times(SECEA, LEAN, 'bytes')} times "
+        "those of SecAgg+ with float32 back.",
+        f"It takes {times(SECEA, LIMIT)} times the CPU time of the limit: AES once over all key streams, and a copy, a "
+        "seal and an open of all bytes that move.",
+        f"{len(known) - len(missed)} of {len(known)} aims are met. Missed: {_listed(missed)}. "
+        f"Not measured: {_listed(later)}.",
+    ]
 
 
-def _many(scale: Scale, tick: Tick) -> Rows:
-    rows: Rows = {}
-    tick(str(scale.fifty))
-    fifty = in_child(scale.fifty, 4, dropouts=scale.fifty_dropouts)
-    cpu = [each["cpu"] for each in fifty["rounds"][1:]]
-    rows["50 clients: CPU of a round"] = _row(2.5, "s", Figure.of(cpu, "s"))
-    rows["50 clients: bytes of the set-up"] = _row(200e6, "B", Figure.of(fifty["setup"]["bytes"], "B"))
-    tick(str(scale.hundred))
-    hundred = in_child(scale.hundred, 3, dropouts=scale.hundred_dropouts)
-    rounds = hundred["rounds"]
-    rows["100 clients: the set-up, wall"] = {"measured": Figure.of(hundred["setup"]["wall"], "s")}
-    rows["100 clients: its bytes"] = {"measured": Figure.of(hundred["setup"]["bytes"], "B")}
-    rows["100 clients: a round, wall"] = {"measured": Figure.of([each["wall"] for each in rounds], "s")}
-    rows["100 clients: its bytes, all hops"] = {"measured": Figure.of([each["bytes"] for each in rounds], "B")}
-    rows["100 clients: memory, all parties"] = {"measured": Figure.of(hundred["peak"], "B")}
-    return rows
+def _listed(names: Sequence[str]) -> str:
+    return "; ".join(names) or "none"

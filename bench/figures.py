@@ -104,6 +104,13 @@ class Run:
             for column, figure in cells.items()
         }
 
+    @staticmethod
+    def merged(runs: Sequence[Run], sections: Sequence[str]) -> Run:
+        """These sections of all runs, in this order; later runs count. The machine is that of the first."""
+        known = {name: part for run in runs for name, part in run.sections.items()}
+        ordered = {name: known[name] for name in sections if name in known}
+        return Run(runs[0].machine, any(run.quick for run in runs), ordered)
+
     def to_json(self) -> dict[str, Any]:
         """As written to a file."""
         return {"schema": SCHEMA, **asdict(self)}

@@ -9,7 +9,6 @@ only: it is given 2^31 - 1 beside ours.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,14 +17,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from bench.contest import CHUNK, numbers
 from bench.figures import Figure, Grid, Section, ratios
 from bench.measure import Tick
 from bench.shapes import FB15K, Scale
-from secea.arithmetic import fixedpoint
+from secea.arithmetic import streams
 from secea.arithmetic.field import PRIMES30, RING61, Residues, Ring
-from secea.arithmetic.lagrange import Code
 from secea.wire.randomness import KeyStream
 
 Work = Callable[[], object]
@@ -53,9 +53,12 @@ def kernels(scale: Scale, tick: Tick) -> Section:
         tick(name)
         rows = {row: figures(kernel, scale.kernel_seconds) for row, kernel in of_ring(ring, scale.kernel_bytes, others)}
         grids[name.removeprefix("mod ")] = Grid(f"Kernels {name}, about {scale.kernel_bytes / 1e6:.0f} MB", rows)
-    tick("encoding")
-    rows = {row: figures(kernel, scale.kernel_seconds) for row, kernel in encoding(scale.kernel_bytes)}
-    grids["encoding"] = Grid(f"Encoding and joining, as {FB15K.clients} clients do with T={FB15K.collusion}", rows)
+    for name, ring in {"one": RING61, "three": Ring(PRIMES30[:3])}.items():
+        tick(f"the keyed form, {name}")
+        rows = {row: figures(kernel, scale.kernel_seconds) for row, kernel in keyed(ring, scale.kernel_bytes)}
+        grids[name] = Grid(
+            f"Of a round, each element: {'2^61-1' if name == 'one' else 'three primes below 2^30'}", rows
+        )
     notes = [f"{name} is not installed: pip install '.[bench]'" for name in others.missing]
     return Section("One thread", grids, notes)
 
@@ -156,8 +159,7 @@ def of_ring(ring: Ring, size: int, others: Others) -> Iterator[tuple[str, Kernel
     peers = {"numpy": (lambda: [pow(v, -1, p) for v in some], len(some) / n)}
     yield "inverse", Kernel(lambda: ring.inverse(a), n, 2 * a.nbytes, peers)
 
-    for rows, columns in ((8, 5), (3, 9)):
-        yield f"product {rows} x {columns}", product(ring, rows, columns, n // columns, others)
+    yield "product 8 x 5", product(ring, 8, 5, n // 5, others)
 
     data = bytes(ring.to_bytes(a))
     below = a.dtype.type(p)
@@ -201,25 +203,40 @@ def product(ring: Ring, rows: int, columns: int, length: int, others: Others) ->
     return Kernel(lambda: ring.combine(matrix, tall), rows * length, moved, peers, rows * columns * length)
 
 
-def encoding(size: int) -> Iterator[tuple[str, Kernel]]:
-    """From floats to shares and back, per number and share."""
-    params = FB15K.params()
-    primes = Ring(PRIMES30[:4])
-    floats = np.random.default_rng(1).uniform(-64, 64, (max(1, size // 512), 128)).astype(np.float32)
-    yield "fixed point, each float", Kernel(lambda: fixedpoint.encode(floats, 18), floats.size, floats.size * (4 + 8))
+def keyed(ring: Ring, size: int) -> Iterator[tuple[str, Kernel]]:
+    """The loops of a round of the keyed form; beside those that draw, OpenSSL's AES over as many bytes."""
+    n = numbers(FB15K)
+    length = FB15K.dim
+    rows = max(1, size // (length * ring.element_bytes))
+    count = rows * length
+    acc, keys = drawn(ring, count), [bytes([i]) * 32 for i in range(3)]
+    masks = lambda: streams.add_streams(ring, acc, keys, (1, 1, -1), 0)  # noqa: E731 - a row's work is one expression
+    peers = {"AES alone": (_aes(3 * acc.nbytes), 1.0)}
+    yield "masks with three neighbours", Kernel(masks, count, 2 * acc.nbytes, peers)
 
-    code = Code(params, primes)
-    length = max(1, size // (primes.element_bytes * (params.K + params.T)))
-    data, noise = drawn(primes, params.K, length), drawn(primes, params.T, length)
-    receivers = list(range(params.T, params.N - 1))
-    products = len(receivers) * (params.K + params.T) * length * primes.size
-    moved = (len(receivers) + params.K + params.T) * length * primes.element_bytes
-    encode = partial(code.encode, data, noise, receivers, list(range(params.T)))
-    yield "Lagrange shares, each element", Kernel(encode, len(receivers) * length, moved, products=products)
+    each = np.arange(rows * 32, dtype=np.uint8).reshape(rows, 32)
+    drawing = lambda: streams.row_streams(ring, each, 0, length)  # noqa: E731
+    yield "rows under their own keys", Kernel(drawing, count, acc.nbytes, {"AES alone": (_aes(acc.nbytes), 1.0)})
 
-    stream = KeyStream(bytes(32))
-    count = params.T * length
-    yield "noise, each element", Kernel(lambda: stream.elements(primes, count), count, count * primes.element_bytes)
-    joined = drawn(primes, math.ceil(length))
-    moved = joined.nbytes + 8 * joined.shape[1]
-    yield "join four primes, each element", Kernel(lambda: primes.join(joined, 1.0), joined.shape[1], moved)
+    peers = {"AES alone": (_aes(16 * n.noise.blocks * count), 1.0)}
+    noise = lambda: streams.add_noise(ring, acc, keys[0], 0, n.noise)  # noqa: E731
+    yield "noise", Kernel(noise, count, 2 * acc.nbytes, peers)
+
+    tall, weights = acc.reshape(ring.size, rows, length), drawn(ring, length)
+    yield "check columns", Kernel(lambda: streams.weighted_sums(ring, tall, weights), count, acc.nbytes)
+    data = ring.to_bytes(acc)
+    yield "read and check", Kernel(lambda: ring.from_bytes(data, count), count, len(data))
+    yield "means as floats", Kernel(lambda: ring.join(acc, 1.0), count, acc.nbytes + 8 * count)
+
+
+def _aes(size: int) -> Work:
+    """AES-256 in counter mode over so many bytes, in chunks that fit into a cache, without adding them to anything."""
+    cipher = Cipher(algorithms.AES256(bytes(32)), modes.CTR(bytes(16))).encryptor()
+    chunk = min(size, CHUNK)
+    zeros, out = np.zeros(chunk, np.uint8), np.empty(chunk + 16, np.uint8)
+
+    def work() -> None:
+        for at in range(0, size, chunk):
+            cipher.update_into(zeros[: size - at].data, out.data)
+
+    return work

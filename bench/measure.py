@@ -10,46 +10,44 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import numpy as np
 from cryptography.hazmat.backends.openssl import backend
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import secea
 from bench.figures import Figure
 from bench.hashed import hashed_names
 from bench.parts import parts
 from bench.shapes import Shape
-from secea import Federation
+from secea import Federation, Table
+from secea.arithmetic.field import keep_freed_memory
 from secea.errors import FederationError
 
 T = TypeVar("T")
 ROOT: Final = Path(__file__).parents[1]
 PEERS: Final = ("flwr", "tenseal", "phe", "python-flint", "galois")
 """Packages that the benchmark compares with; the extra `bench` installs them."""
-LIMIT_BYTES: Final = 1 << 20
-"""What is copied, sealed and opened at a time for the limit: it fits into a cache."""
 Tick = Callable[[str], None]
 """Told before each step what comes."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds on the wall and of all cores."""
+    """Seconds on the wall and of all cores, and the bytes that were sent meanwhile, on all hops."""
 
     wall: float
     cpu: float
+    bytes: int = 0
 
     def __add__(self, other: Timing) -> Timing:
-        return Timing(self.wall + other.wall, self.cpu + other.cpu)
+        return Timing(self.wall + other.wall, self.cpu + other.cpu, self.bytes + other.bytes)
 
-    def __mul__(self, factor: float) -> Timing:
-        return Timing(self.wall * factor, self.cpu * factor)
+    def times(self, factor: float, size: int = 0) -> Timing:
+        """So much longer, with bytes that are counted elsewhere."""
+        return Timing(self.wall * factor, self.cpu * factor, size)
 
 
 def timed(work: Callable[[], T]) -> tuple[T, Timing]:
@@ -79,30 +77,6 @@ def interleaved(works: Mapping[str, Callable[[], T]], repetitions: int, tick: Ti
     return found
 
 
-def limit_seconds(data_bytes: int, repetitions: int = 3, chunks: int = 200, cores: int = 1) -> float:
-    """One copy, one seal, one open over so many bytes, chunk by chunk: CPU seconds, the best of several.
-
-    With more cores each does it at the same time: cores that share their ciphers' circuits then take longer.
-    """
-    best = float("inf")
-    with ThreadPoolExecutor(cores) as pool:
-        for _ in range(repetitions):
-            started = time.process_time()
-            list(pool.map(_limit, [chunks] * cores))
-            best = min(best, time.process_time() - started)
-    return best / (cores * chunks) * data_bytes / LIMIT_BYTES
-
-
-def _limit(chunks: int) -> None:
-    cipher = AESGCM(bytes(32))
-    source, target = np.zeros(LIMIT_BYTES, np.uint8), np.empty(LIMIT_BYTES, np.uint8)
-    sealed = bytearray(LIMIT_BYTES + 16)
-    for _ in range(chunks):
-        np.copyto(target, source)
-        cipher.encrypt_into(bytes(12), source.data, None, sealed)
-        cipher.decrypt_into(bytes(12), sealed, None, target.data)
-
-
 def memory(field: str) -> int:
     """Bytes of this process: VmRSS now, or VmHWM at most. A child's `ru_maxrss` may be its parent's, so not that."""
     try:
@@ -114,42 +88,52 @@ def memory(field: str) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def forget_peak() -> None:
+    """VmHWM begins anew, where the system can do that."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
 # ------------------------------------------------------------------------------------------------ a point by itself
 
 
-def point(shape: Shape, rounds: int, limit: bool, dropouts: int = 0, hashed: bool = False) -> dict[str, Any]:
-    """Set-up and rounds of one federation in this process, and the limit before and after each; means are checked."""
+def point(
+    shape: Shape, rounds: int, dropouts: int = 0, *, hashed: bool = False, keep: bool = False, spent: bool = False
+) -> dict[str, Any]:
+    """Set-up and rounds of one federation in this process; means are checked once the peak of memory is known.
+
+    `hashed`: names get their keys by a hash. `keep`: freed memory, as in the processes that an engine starts. `spent`:
+    one more round, whose CPU time is taken apart.
+    """
+    if keep:
+        keep_freed_memory()
     tables, start = shape.tables(), memory("VmRSS")
+    forget_peak()
     fed = Federation(shape.params(dropouts=dropouts))
     with hashed_names() if hashed else nullcontext():
         _, setup = timed(lambda: fed.setup([table.names for table in tables]))
-    planned = secea.plan(fed.params, entities=shape.entities)
-    setup_kinds, data = by_kind(fed), planned.round_bytes
-    each, cores = [], (1, os.cpu_count() or 1)
+    setup_peak, kept, setup_kinds, each = memory("VmHWM"), memory("VmRSS"), by_kind(fed), []
+    forget_peak()
+    means: list[Table] = []
     for _ in range(rounds):
-        before = [limit_seconds(data, cores=n) if limit else 0.0 for n in cores]
+        means.clear()  # those of the round before would count
         hops = len(fed.traffic)
-        means, timing = timed(lambda: fed.round(tables))
-        after = [limit_seconds(data, cores=n) if limit else 0.0 for n in cores]
-        limits = {
-            "limit": (before[0] + after[0]) / 2,
-            "limit, all cores": (before[1] + after[1]) / 2,
-        }
+        _, timing = timed(lambda: means.extend(fed.round(tables)))
         kinds = by_kind(fed, hops)
-        each.append({**asdict(timing), **limits, "bytes": sum(kinds.values()), "by kind": kinds})
+        each.append({**asdict(timing), "bytes": sum(kinds.values()), "by kind": kinds})
     peak = memory("VmHWM")
-    shape.check(means, fed.params.resolution)
-    spent = parts(lambda: fed.round(tables)) if limit and rounds > 1 else {}
+    shape.check(means, fed.params.resolution, tables)
+    parts_of = parts(lambda: fed.round(tables)) if spent else {}
     return {
-        "parts": spent,
+        "parts": parts_of,
         "setup": {**asdict(setup), "bytes": sum(setup_kinds.values()), "by kind": setup_kinds},
         "rounds": each,
         "setup stages": stages(fed, "setup"),
         "stages": {name: seconds / (rounds + bool(spent)) for name, seconds in stages(fed, "online").items()},
-        "formula": data,
         "start": start,
+        "setup peak": setup_peak,
+        "kept": kept,
         "peak": peak,
-        "primes": planned.primes,
     }
 
 
@@ -170,13 +154,9 @@ def stages(fed: Federation, phase: str) -> dict[str, float]:
     return total
 
 
-def in_child(
-    shape: Shape, rounds: int, *, limit: bool = False, dropouts: int = 0, hashed: bool = False
-) -> dict[str, Any]:
-    """The point in a process of its own: nothing else is in its memory. `hashed`: see `bench.hashed`."""
-    task = json.dumps(
-        {"shape": asdict(shape), "rounds": rounds, "limit": limit, "dropouts": dropouts, "hashed": hashed}
-    )
+def in_child(shape: Shape, rounds: int, **options: Any) -> dict[str, Any]:
+    """The point in a process of its own: nothing else is in its memory."""
+    task = json.dumps({"shape": asdict(shape), "rounds": rounds, **options})
     command = [sys.executable, "-m", "bench.measure", task]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
     if ran.returncode:
@@ -195,6 +175,7 @@ def machine() -> dict[str, str]:
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
+        "load": f"{os.getloadavg()[0]:.1f}",
         "system": platform.system(),
         "python": platform.python_version(),
         "openssl": backend.openssl_version_text().removeprefix("OpenSSL ").split(" ")[0],

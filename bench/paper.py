@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 import secea
+from bench import contest
 from bench.figures import Figure, Grid, Section, ratios
-from bench.measure import Tick, Timing, cpus, in_child, interleaved, timed, walls
+from bench.measure import Tick, Timing, cpus, interleaved, timed, walls
 from bench.shapes import Scale, Shape
 from secea import Federation, Table
 from secea.arithmetic.paillier import Packing
@@ -34,7 +35,8 @@ class Literal:
 
     def __init__(self, shape: Shape, key_bits: int, keypair: Callable[[int], tuple[Any, Any]]) -> None:
         self.shape, self.params = shape, shape.params(key_bits=key_bits, insecure_small_keys=True)
-        self._tables = [dict(zip(t.names, t.matrix.tolist(), strict=True)) for t in shape.tables()]
+        self._given = shape.tables()
+        self._tables = [dict(zip(t.names, t.matrix.tolist(), strict=True)) for t in self._given]
         self._names = oracle.union(self._tables)
         self._keys = [keypair(key_bits) for _ in self._tables]
         self._sigma = oracle.sigma_prime(self.params, shape.own)
@@ -47,7 +49,7 @@ class Literal:
         """The time offline (the server's encrypted noise) and online; the means are checked."""
         noise, offline = timed(lambda: [[self._noise(n) for _ in table] for n, table in enumerate(self._tables)])
         means, online = timed(lambda: self._online(noise))
-        self.shape.check(means, self.params.resolution)
+        self.shape.check(means, self.params.resolution, self._given)
         return offline, online
 
     def _noise(self, n: int) -> list[list[Any]]:
@@ -98,7 +100,7 @@ class Ours:
         hops = len(self.fed.traffic)
         means, online = timed(lambda: self.fed.round(self.tables))
         self.bytes = sum(hop.size for hop in self.fed.traffic[hops:])
-        self.shape.check(means, self.fed.params.resolution)
+        self.shape.check(means, self.fed.params.resolution, self.tables)
         return offline, online
 
     @property
@@ -137,11 +139,11 @@ def paper(scale: Scale, tick: Tick) -> Section:
         for row, name, online in ROWS
         if name in forms
     }
-    tick(f"{scale.round}: a round to compare with")
+    tick(f"{scale.peers}: a round to compare with")
     grids = {
         "forms": Grid(f"The same means in each form: {scale.literal}, {bits}-bit keys", _whole(costs)),
         "element": Grid(f"One masked element; the Paillier form at {scale.packed}", _per_element(costs)),
-        "scale": Grid(f"At {scale.round}: elements by the formula, times the cost of one", _scaled(scale, costs)),
+        "scale": Grid(f"At {scale.peers}: elements by the formula, times the cost of one", _scaled(scale, costs)),
     }
     return Section(f"Paillier keys of {bits} bits", grids, notes)
 
@@ -201,17 +203,18 @@ def _per_element(costs: dict[str, Costs]) -> dict[str, dict[str, Figure]]:
 
 def _scaled(scale: Scale, costs: dict[str, Costs]) -> dict[str, dict[str, Figure]]:
     """By section 9: N * sum |E_n| * L ciphertexts to the server, and as many back."""
-    shape, ciphertext = scale.round, scale.key_bits // 4
+    shape, ciphertext = scale.peers, scale.key_bits // 4
     queries, L = shape.clients**2 * shape.own, math.ceil((shape.dim + 1) / shape.params().K)
+    ours = contest.keyed(shape.tables(), shape)()
     rows: dict[str, dict[str, Figure]] = {}
     for row in (LITERAL, LITERAL_ALL, *PEERS):
         if row in costs:
             sent = queries * math.ceil(L / costs[row].form.slots)
-            rows[row] = {"CPU": Figure.of([each * queries * L for each in costs[row].each], "s")}
-            rows[row] |= {"bytes": Figure.of(2 * sent * ciphertext, "B"), "elements": Figure.of(queries * L, "")}
-    last = in_child(shape, 2)["rounds"][1]
-    rows[f"{KEYED}, measured"] = {"CPU": Figure.of(last["cpu"], "s"), "bytes": Figure.of(last["bytes"], "B")}
-    for cells in rows.values():
-        cpu = cells["CPU"]
-        cells["CPU / keyed"] = Figure.of([value / last["cpu"] for value in (cpu.low, cpu.median, cpu.high)], "x")
-    return rows
+            seconds = [each * queries * L for each in costs[row].each]
+            rows[row] = {
+                "CPU": Figure.of(seconds, "s"),
+                "bytes": Figure.of(2 * sent * ciphertext, "B"),
+                "elements": Figure.of(queries * L, ""),
+                "CPU / keyed": Figure.of([each / ours.cpu for each in seconds], "x"),
+            }
+    return rows | {f"{KEYED}, measured": {"CPU": Figure.of(ours.cpu, "s"), "bytes": Figure.of(ours.bytes, "B")}}

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from bench.contest import AES, CKKS, LIMIT, PLAIN, SECAGG, SECEA
 from bench.figures import Figure, Grid, Run
-from bench.growth import VARIABLES
+from bench.growth import CIPHERTEXTS, ELEMENTS, least
+from bench.paper import LITERAL_ALL
 from secea.report.charts import Point, label, path
 from secea.report.markup import Markup, tag
 
@@ -18,27 +20,32 @@ text { fill: #3b4252; }
 .tick { fill: #6b7385; font-size: 11px; }
 .grid { stroke: #e6e9ef; fill: none; }
 .base { stroke: #9aa3b5; fill: none; }
-.guide { stroke: #b7bfce; stroke-dasharray: 3 4; fill: none; }
-.line { fill: none; stroke-width: 2; }
-.line.cpu { stroke: #2f6fdb; }
-.line.bytes { stroke: #d9822b; }
-.line.memory { stroke: #3a9d5d; }
-.dot.cpu, text.cpu { fill: #2f6fdb; }
-.dot.bytes, text.bytes { fill: #b86a1c; }
-.dot.memory, text.memory { fill: #2f8550; }
+.line { fill: none; stroke-width: 1.6; }
+.line.ours { stroke: #2f6fdb; stroke-width: 2.8; }
+.line.secagg { stroke: #d9822b; }
+.line.aes { stroke: #d9822b; stroke-dasharray: 5 4; }
+.line.ckks { stroke: #3a9d5d; }
+.line.plain { stroke: #6b7385; }
+.line.paper { stroke: #a33ea1; stroke-dasharray: 2 4; }
+.dot.ours { fill: #2f6fdb; }
+.dot.secagg, .dot.aes { fill: #d9822b; }
+.dot.ckks { fill: #3a9d5d; }
+.dot.plain { fill: #6b7385; }
+.dot.paper { fill: #a33ea1; }
 .bar { fill: #2f6fdb; }
 .bar.other { fill: #aeb7c8; }
 """
-LINES: Final = {"round: CPU": "cpu", "round: bytes": "bytes", "memory": "memory"}
-WIDE, HIGH, EDGE = 320.0, 236.0, 46.0
+PAPER: Final = "the paper's protocol, extrapolated"
+LINES: Final = {PAPER: "paper", CKKS: "ckks", SECAGG: "secagg", AES: "aes", SECEA: "ours", PLAIN: "plain"}
+WIDE, HIGH, EDGE, TOP = 320.0, 236.0, 78.0, 48.0
 
 
 def pictures(run: Run) -> dict[str, str]:
     """File names and their SVG, for the sections that the run has."""
     found = {}
     if section := run.sections.get("growth"):
-        grids = {name: section.grids[name] for name in VARIABLES if name in section.grids}
-        found["growth.svg"] = _growth(grids, section.grids["exponents"])
+        element = run.figures().get(("paper", "element", LITERAL_ALL, "CPU"))
+        found["growth.svg"] = _growth({name: section.grids[name] for name in ("M", "d", "N")}, element, section.about)
     if section := run.sections.get("peers"):
         found["peers.svg"] = _bars(section.grids["round"], section.about)
     return found
@@ -53,43 +60,65 @@ def _svg(width: float, height: float, says: str, content: Sequence[Markup]) -> s
     ) + "\n"  # fmt: skip
 
 
-def _growth(grids: dict[str, Grid], fits: Grid) -> str:
-    """A panel for each variable: CPU, bytes and memory over those of the smallest point; dashed is linear."""
-    drawn = [label(EDGE + 150.0 * i, 16, f"{name}", css) for i, (name, css) in enumerate(LINES.items())]
-    drawn.append(label(EDGE + 450, 16, "dashed: twice as large costs twice as much", "tick"))
-    for i, (name, grid) in enumerate(grids.items()):
-        panel = _panel(name, grid, fits)
-        drawn.append(tag("g", panel, transform=f"translate({i % 3 * WIDE:.0f} {24 + i // 3 * HIGH:.0f})"))
-    rows = -(-len(grids) // 3)
-    return _svg(3 * WIDE, 24 + rows * HIGH, "Growth of a round's cost with each size", drawn)
+def _growth(grids: dict[str, Grid], element: Figure | None, about: str) -> str:
+    """CPU above, bytes below, a panel for each variable, a line for each contestant."""
+    panels = {name: _curves(grid, element) for name, grid in grids.items()}
+    drawn = [label(12, 16, f"One round, logarithmic scales: {about}", "title")]
+    at = 12.0
+    for name, css in LINES.items():
+        if any(name in curves for both in panels.values() for curves in both.values()):
+            drawn += [path([(at, 33), (at + 22, 33)], f"line {css}"), label(at + 27, 37, name)]
+            at += 44 + 6.2 * len(name)
+    for down, kind in enumerate(("CPU", "bytes")):
+        heights = [y for both in panels.values() for ys in both[kind].values() for y in ys]
+        reach = math.floor(math.log10(min(heights))), math.ceil(math.log10(max(heights)))
+        for across, (name, both) in enumerate(panels.items()):
+            xs = [float(column) for column in grids[name].columns]
+            panel = _panel(f"{kind} against {name}", xs, both[kind], reach, "s" if down == 0 else "B")
+            drawn.append(tag("g", panel, transform=f"translate({across * WIDE:.0f} {TOP + down * HIGH:.0f})"))
+    return _svg(3 * WIDE, TOP + 2 * HIGH, "CPU and bytes of a round against each size, beside others", drawn)
 
 
-def _panel(name: str, grid: Grid, fits: Grid) -> list[Markup]:
-    xs = [float(row) for row in grid.rows]
-    curves = {css: [cells[column].low for cells in grid.rows.values()] for column, css in LINES.items()}
-    curves = {css: [y / ys[0] for y in ys] for css, ys in curves.items() if min(ys) > 0}
-    span = math.log2(xs[-1] / xs[0])
-    low = min(0.0, *(math.log2(min(ys)) for ys in curves.values()))
-    top = max(span, *(math.log2(max(ys)) for ys in curves.values()))
-    left, right, ceiling, floor = EDGE, WIDE - 20, 28.0, HIGH - 40
+def _curves(grid: Grid, element: Figure | None) -> dict[str, dict[str, list[float]]]:
+    """For CPU and bytes the least at each point of each contestant; the paper's is elements times the cost of one."""
+    cpu = {name: least(cells) for name in LINES if (cells := grid.rows.get(f"{name}: CPU"))}
+    sizes = {name: least(cells) for name in LINES if (cells := grid.rows.get(f"{name}: bytes"))}
+    if element:
+        cpu[PAPER] = [count * element.low for count in least(grid.rows[ELEMENTS])]
+    return {"CPU": cpu, "bytes": sizes | {PAPER: least(grid.rows[CIPHERTEXTS])}}
+
+
+def _panel(
+    title: str, xs: Sequence[float], curves: dict[str, list[float]], reach: tuple[int, int], unit: str
+) -> list[Markup]:
+    left, right, ceiling, floor = EDGE, WIDE - 22, 28.0, HIGH - 34
+    span, (low, high) = math.log(xs[-1] / xs[0]), reach
 
     def place(x: float, y: float) -> Point:
-        across = math.log2(x / xs[0]) / span
-        return left + across * (right - left), floor - (math.log2(y) - low) / (top - low) * (floor - ceiling)
+        up = (math.log10(y) - low) / (high - low)
+        return left + math.log(x / xs[0]) / span * (right - left), floor - up * (floor - ceiling)
 
-    drawn = [label(left, 16, f"{name}: {VARIABLES[name]}", "title")]
-    for power in range(math.ceil(low), math.floor(top) + 1):
-        (_, y) = place(xs[0], 2.0**power)
-        drawn += [path([(left, y), (right, y)], "grid"), label(left - 6, y + 4, f"{2.0**power:g}x", anchor="end")]
-    drawn += [label(place(x, 1)[0], floor + 16, f"{x:,.0f}", anchor="middle") for x in xs]
-    drawn += [path([(left, floor), (right, floor)], "base"), path([place(xs[0], 1), place(xs[-1], 2**span)], "guide")]
-    for css, ys in curves.items():
-        points = [place(x, y) for x, y in zip(xs, ys, strict=True)]
-        drawn.append(path(points, f"line {css}"))
-        drawn += [tag("circle", cx=x, cy=y, r=3.0, class_=f"dot {css}") for x, y in points]
-    known = [(column.removeprefix("round: "), fits.rows[name].get(column)) for column in LINES]
-    exponents = [f"{column} {figure.median:.2f}".replace("-0.00", "0.00") for column, figure in known if figure]
-    return [*drawn, label(left, HIGH - 8, f"exponents: {', '.join(exponents)}", "tick")]
+    drawn = [label(left, 16, title, "title")]
+    for power in range(low, high + 1):
+        (_, y) = place(xs[0], 10.0**power)
+        drawn.append(path([(left, y), (right, y)], "grid"))
+        if (power - low) % (1 if high - low < 6 else 2) == 0:
+            drawn.append(label(left - 6, y + 4, _power(power, unit), anchor="end"))
+    drawn += [label(place(x, 10.0**low)[0], floor + 16, f"{x:,.0f}", anchor="middle") for x in xs]
+    drawn.append(path([(left, floor), (right, floor)], "base"))
+    for name, css in LINES.items():
+        points = [place(x, y) for x, y in zip(xs, curves.get(name, ()), strict=False)]
+        if points:
+            drawn.append(path(points, f"line {css}"))
+            drawn += [tag("circle", cx=x, cy=y, r=2.6, class_=f"dot {css}") for x, y in points]
+    return drawn
+
+
+def _power(power: int, unit: str) -> str:
+    """10^power of that unit: 1 ms, 10 s, 100 kB."""
+    if unit == "s" and power > 0:
+        return f"{10**power:,} s"
+    return str(Figure.of(10.0**power, unit)).replace(".00", "").replace(".0 ", " ")
 
 
 def _bars(grid: Grid, about: str) -> str:
@@ -97,13 +126,13 @@ def _bars(grid: Grid, about: str) -> str:
     drawn = [label(12, 16, f"One round, logarithmic scale: {about}", "title")]
     at = 34.0
     for column in ("CPU", "bytes, all hops"):
-        values = {name: cells[column] for name, cells in grid.rows.items() if column in cells}
-        least = min(figure.median for figure in values.values()) / 2
-        most = math.log(max(figure.median for figure in values.values()) / least)
+        values = {name: cells[column] for name, cells in grid.rows.items() if name != LIMIT or column == "CPU"}
+        smallest = min(figure.median for figure in values.values()) / 2
+        most = math.log(max(figure.median for figure in values.values()) / smallest)
         drawn.append(label(12, at + 12, column, "title"))
         for i, (name, figure) in enumerate(values.items()):
             y = at + 22 + 24 * i
-            wide = 420 * math.log(figure.median / least) / most
+            wide = 420 * math.log(figure.median / smallest) / most
             kind = "bar" if name.startswith("secea") else "bar other"
             drawn += [
                 label(160, y + 13, name, "tick", "end"),

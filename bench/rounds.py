@@ -1,71 +1,85 @@
-"""Whole rounds: how far from the limit, where the time goes, and what a set-up costs beside them."""
+"""Whole federations: where a round's time goes, many clients, and memory where tables are large."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bench.figures import Figure, Grid, Section, ratios
+from bench.figures import Figure, Grid, Section
 from bench.measure import Tick, in_child
 from bench.shapes import Scale, Shape
 
+HASHED = "Names got their keys by a hash (bench/hashed.py): the group would take most of an hour, or a day."
+
 
 def round(scale: Scale, tick: Tick) -> Section:  # noqa: A001 - the section's name
-    """FB15k-237's shape, over the limit."""
-    return whole(scale.round, scale.rounds, tick)
+    """FB15k-237's shape with a set-up in full: what is spent on what."""
+    tick(f"{scale.peers}: a set-up and {scale.rounds} rounds")
+    found = in_child(scale.peers, scale.rounds, keep=True, spent=True)
+    grids = {
+        "cost": Grid("What a set-up and a round cost, all parties in one process", _costs(found)),
+        "stages": Grid("Where the CPU time and the bytes go", _stages(found)),
+        "parts": Grid("What the CPU time of a round is spent on, all parties", _parts(found["parts"])),
+    }
+    return Section(str(scale.peers), grids)
 
 
-def fifty(scale: Scale, tick: Tick) -> Section:
-    """Fifty clients."""
-    return whole(scale.fifty, 2, tick, dropouts=scale.fifty_dropouts)
+def clients(scale: Scale, tick: Tick) -> Section:
+    """Fifty clients, and a hundred, with set-ups in full."""
+    grids = {}
+    for name, shape, D in (
+        ("fifty", scale.fifty, scale.fifty_dropouts),
+        ("hundred", scale.hundred, scale.hundred_dropouts),
+    ):
+        tick(f"{shape}: a set-up and 3 rounds")
+        found = in_child(shape, 3, dropouts=D, keep=True)
+        grids[name] = Grid(f"{shape}, D={D}", _costs(found))
+        for row, peak in (("set-up", "setup peak"), ("round", "peak")):
+            grids[name].rows[row]["memory beyond tables"] = Figure.of(max(0, found[peak] - found["start"]), "B")
+    return Section("all parties in one process", grids)
 
 
 def large(scale: Scale, tick: Tick) -> Section:
-    """A million entities, whose names get their keys by a hash: the group would take most of an hour."""
-    return whole(scale.million, 2, tick, hashed=True)
+    """A million slots, without and with drop-outs, and ten million: the most memory at any time, and time."""
+    rows = {}
+    for name, shape, D in (
+        ("a million, D = 0", scale.million, 0),
+        ("a million, D = 1", scale.million, 1),
+        ("ten million", scale.ten_million, 0),
+    ):
+        tick(f"{shape}, D={D}: a set-up and a round")
+        rows[name] = _memory(in_child(shape, 1, dropouts=D, hashed=True), shape)
+    grid = Grid("Beyond tables, names, and what a process needs to start; all parties in one process", rows)
+    shapes = f"a million: {scale.million}; ten million: {scale.ten_million}"
+    return Section(shapes, {"memory": grid}, [HASHED])
 
 
-def whole(shape: Shape, rounds: int, tick: Tick, *, dropouts: int = 0, hashed: bool = False) -> Section:
-    """Set-up and rounds of one federation in a process of its own."""
-    tick(f"{shape}: a set-up and {rounds} rounds")
-    found = in_child(shape, rounds, limit=True, dropouts=dropouts, hashed=hashed)
-    later = found["rounds"][1:] or found["rounds"]  # the first touches its memory for the first time
-    cost = {"set-up": _row([found["setup"]]), "first round": _row(found["rounds"][:1])}
-    if rounds > 1:
-        cost["round"] = _row(later)
-    cpu, limit, busy = ([each[key] for each in later] for key in ("cpu", "limit", "limit, all cores"))
-    limits = {
-        "the limit": {"CPU": Figure.of(limit, "s"), "bytes": Figure.of(found["formula"], "B")},
-        "the limit, on all cores at once": {"CPU": Figure.of(busy, "s"), "bytes": Figure.of(found["formula"], "B")},
-        "a round": {
-            "CPU": Figure.of(cpu, "s"),
-            "bytes": _values(later, "bytes", "B"),
-            "times the limit": ratios(cpu, limit),
-            "times that of all cores": ratios(cpu, busy),
-        },
-        "set-up over a round": {
-            "CPU": Figure.of([found["setup"]["cpu"] / each for each in cpu], "x"),
-            "bytes": Figure.of(found["setup"]["bytes"] / later[-1]["bytes"], "x"),
-        },
+def _memory(found: dict[str, Any], shape: Shape) -> dict[str, Figure]:
+    start, (only,) = found["start"], found["rounds"]
+    return {
+        "tables": Figure.of(shape.table_bytes, "B"),
+        "set-up": Figure.of(max(0, found["setup peak"] - start), "B"),
+        "after it": Figure.of(max(0, found["kept"] - start), "B"),
+        "round": Figure.of(max(0, found["peak"] - start), "B"),
+        "round, beyond results too": Figure.of(max(0, found["peak"] - start - shape.table_bytes), "B"),
+        "round: CPU": Figure.of(only["cpu"], "s"),
+        "round: wall": Figure.of(only["wall"], "s"),
+        "round: bytes, all hops": Figure.of(only["bytes"], "B"),
     }
-    results = 4 * shape.clients * shape.own * shape.dim
-    grids = {
-        "cost": Grid("What a set-up and a round cost, all parties in one process", cost),
-        "limit": Grid("Against one copy, one seal and one open of all bytes", limits),
-        "stages": Grid("Where the CPU time and the bytes go", _stages(found)),
-        "memory": Grid(
-            "The most memory, all parties",
-            {
-                "all parties": {
-                    "at most": Figure.of(found["peak"], "B"),
-                    "before the set-up": Figure.of(found["start"], "B"),
-                    "beyond tables and results": Figure.of(found["peak"] - found["start"] - results, "B"),
-                }
-            },
-        ),
+
+
+def _costs(found: dict[str, Any]) -> dict[str, dict[str, Figure]]:
+    """The set-up; the first round, which touches its memory for the first time; and those that follow."""
+    rounds = found["rounds"]
+    return {"set-up": _row([found["setup"]]), "first round": _row(rounds[:1]), "round": _row(rounds[1:])}
+
+
+def _row(entries: list[dict[str, Any]]) -> dict[str, Figure]:
+    return {
+        "wall": Figure.of([each["wall"] for each in entries], "s"),
+        "CPU": Figure.of([each["cpu"] for each in entries], "s"),
+        "cores busy": Figure.of([each["cpu"] / each["wall"] for each in entries], ""),
+        "bytes, all hops": Figure.of([each["bytes"] for each in entries], "B"),
     }
-    if found["parts"]:
-        grids["parts"] = Grid("What the CPU time of a round is spent on, all parties", _parts(found["parts"]))
-    return Section(f"{shape}; {found['primes']} {'prime' if found['primes'] == 1 else 'primes'}", grids)
 
 
 def _parts(spent: dict[str, float]) -> dict[str, dict[str, Figure]]:
@@ -73,19 +87,6 @@ def _parts(spent: dict[str, float]) -> dict[str, dict[str, Figure]]:
     return {
         name: {"CPU": Figure.of(seconds, "s"), "share": Figure.of(100 * seconds / total, "%")}
         for name, seconds in spent.items()
-    }
-
-
-def _values(entries: list[dict[str, Any]], key: str, unit: str) -> Figure:
-    return Figure.of([each[key] for each in entries], unit)
-
-
-def _row(entries: list[dict[str, Any]]) -> dict[str, Figure]:
-    return {
-        "wall": _values(entries, "wall", "s"),
-        "CPU": _values(entries, "cpu", "s"),
-        "cores busy": Figure.of([each["cpu"] / each["wall"] for each in entries], ""),
-        "bytes, all hops": _values(entries, "bytes", "B"),
     }
 
 

@@ -2,18 +2,25 @@
 
 Its workflow runs all four stages: key agreement, shares of the keys, masked vectors, unmasking. The vector is the dense
 union: M embeddings and M counts. What passes between the parties is counted by Flower's own count of a record's bytes.
+
+As it ships, a mask comes from numpy's Mersenne Twister with a seed of 32 bits. With `aes` one function is replaced, for
+clients and server: `pseudo_rand_gen` is `aes_masks`. Everything else is Flower's code.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -31,6 +38,28 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.supercore.task_identity import TaskIdentity
 
 Arrays = Sequence[NDArray[Any]]
+SIDES = [  # by name: the package has a function that is called like the module
+    import_module(name)
+    for name in (
+        "flwr.client.mod.secure_aggregation.secaggplus_mod",
+        "flwr.server.workflow.secure_aggregation.secaggplus_workflow",
+    )
+]
+
+
+def aes_masks(seed: bytes, num_range: int, dimensions_list: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+    """As many integers as Flower's `pseudo_rand_gen` draws, of the same type, from AES-256 in counter mode.
+
+    The key is the hash of the whole seed. Flower's range is 2^32: four bytes are one integer, and none is refused.
+    """
+    assert num_range == 2**32
+    cipher = Cipher(algorithms.AES256(hashlib.sha256(seed).digest()), modes.CTR(bytes(16))).encryptor()
+    output = []
+    for dimension in dimensions_list:
+        zeros = np.zeros(dimension, np.uint32)
+        stream = np.frombuffer(cipher.update(zeros.data.cast("B") if zeros.ndim else bytes(4)), np.uint32)
+        output.append(stream.astype(np.int64).reshape(dimension))
+    return output
 
 
 class Lean(FedAvg):  # type: ignore[misc]  # Flower's types are not followed
@@ -45,8 +74,9 @@ class Lean(FedAvg):  # type: ignore[misc]  # Flower's types are not followed
 class SecAgg:
     """A federation of Flower's that sums its clients' arrays, round after round."""
 
-    def __init__(self, vectors: Sequence[Arrays], *, lean: bool = False) -> None:
+    def __init__(self, vectors: Sequence[Arrays], *, lean: bool = False, aes: bool = False) -> None:
         count = len(vectors)
+        self._aes = aes
         self._vectors, self._count = vectors, count
         every = {"min_fit_clients": count, "min_available_clients": count}
         strategy = (Lean if lean else FedAvg)(fraction_fit=1.0, fit_metrics_aggregation_fn=lambda _: {}, **every)
@@ -67,7 +97,9 @@ class SecAgg:
         """The sum of all clients' arrays, as the server sees it."""
         self._round, self.bytes = self._round + 1, 0
         self._server.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: self._round})
-        with _within_a_task():
+        with _within_a_task(), ExitStack() as stack:
+            for side in SIDES if self._aes else ():
+                stack.enter_context(patch.object(side, "pseudo_rand_gen", aes_masks))
             self._workflow(self, self._server)
         record = self._server.state.array_records[MAIN_PARAMS_RECORD]
         means = parameters_to_ndarrays(compat.arrayrecord_to_parameters(record, keep_input=True))

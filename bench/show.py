@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.aims import COLUMNS, judged, verdict
 from bench.figures import Figure, Grid, Run, Section, digits
 from secea.errors import DataError
 
 BLOCK: Final = re.compile(r"(<!-- bench: ([^>]+?) -->\n).*?(<!-- /bench -->)", re.DOTALL)
-"""A part of a page that is made from a run: `machine`, a section, or section/grid."""
+"""A part of a page that is made from a run: `machine`, `verdict`, `aims`, a section, or section/grid."""
+IDLE: Final = 1.0
+"""The load up to which a machine is taken to have nothing else to do."""
 SPREAD: Final = 1.1
 """A ratio beyond this, up or down, stands out."""
+
+
+def print_report(console: Console, run: Run, *, whole: bool) -> None:
+    """Of a whole run the verdict; the aims, as far as they were measured; then every section."""
+    if whole:
+        console.print("\n".join(verdict(run)) + "\n", markup=False, highlight=False, soft_wrap=True)
+    if rows := judged(run, whole=whole):
+        table = Table(*COLUMNS, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row.cells, style="bold" if row.met is False else "")
+        console.print(table)
+        console.print("[yellow]A quick run is about small sizes, the aims are not.[/]\n" if run.quick else "")
+    console.print(describe(run.machine), soft_wrap=True)
+    for name, section in run.sections.items():
+        print_section(console, name, section)
 
 
 def print_section(console: Console, name: str, section: Section) -> None:
@@ -35,9 +53,13 @@ def print_section(console: Console, name: str, section: Section) -> None:
 
 
 def describe(machine: dict[str, str]) -> str:
-    """The machine in a sentence."""
-    known = [f"{name} {value}" for name, value in machine.items() if name not in ("processor", "cores", "memory")]
-    return f"{machine['cores']} cores of {machine['processor']}, {machine['memory']}; {', '.join(known)}"
+    """The machine in a sentence, and a caution if it was busy when the run began."""
+    known = [
+        f"{name} {value}" for name, value in machine.items() if name not in ("processor", "cores", "memory", "load")
+    ]
+    busy = f"; BUSY WITH OTHER WORK (load {machine['load']}): its times on the wall say nothing"
+    about = f"{machine['cores']} cores of {machine['processor']}, {machine['memory']}; {', '.join(known)}"
+    return about + (busy if float(machine.get("load", 0)) > IDLE else "")
 
 
 # -------------------------------------------------------------------------------------------------------------- pages
@@ -55,6 +77,10 @@ def _inner(match: re.Match[str]) -> str:
 def _block(name: str, run: Run) -> str:
     if name == "machine":
         return describe(run.machine) + ".\n"
+    if name == "verdict":
+        return "".join(f"- {line}\n" for line in verdict(run))
+    if name == "aims":
+        return _table(COLUMNS, [row.cells for row in judged(run, whole=True)])
     section, _, grid = name.partition("/")
     if section not in run.sections:
         return ""
@@ -67,9 +93,13 @@ def _block(name: str, run: Run) -> str:
 
 def markdown(grid: Grid) -> str:
     """The grid as a table of Markdown."""
-    lines = [["", *grid.columns], ["---", *("---:" for _ in grid.columns)]]
-    lines += [[row, *(str(cells.get(column, "")) for column in grid.columns)] for row, cells in grid.rows.items()]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    rows = [[row, *(str(cells.get(column, "")) for column in grid.columns)] for row, cells in grid.rows.items()]
+    return _table(["", *grid.columns], rows)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---", *("---:" for _ in columns[1:])], *rows]
+    return "".join(f"| {' | '.join(line).replace('*', chr(92) + '*')} |\n" for line in lines)
 
 
 # --------------------------------------------------------------------------------------------------------- comparison

@@ -173,7 +173,7 @@ class Desk:
         return lambda: streams.add_noise(self.ring, e, KEY, 0, noise)
 
     def add(self) -> Work:
-        """The server adds a chunk of one upload. With drop-outs it looks at it twice: when it comes, and when all is there."""
+        """The server adds a chunk of one upload. With drop-outs it checks it when it comes, and again when it is added."""
         total = self.elements(self.slots, self.width)
         payload = bytes(self.ring.to_bytes(total))
 
