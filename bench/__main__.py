@@ -23,6 +23,7 @@ SECTIONS: Final = {
     "growth": "bench.growth",
     "fifty": "bench.rounds",
     "large": "bench.rounds",
+    "engines": "bench.engines",
 }
 """Each section, and the module whose function of that name measures it."""
 SHORT: Final = ("aims", "round", "peers", "paper", "kernels", "growth")
@@ -62,6 +63,7 @@ def main(
       growth   time, bytes and memory against each size, with fitted exponents
       fifty    fifty clients
       large    a million entities (only on request, or with --large)
+      engines  rounds on NVFlare and Flower, by kind of process (only on request: a quarter of an hour)
 
     The limit is one memory copy, one AEAD seal and one AEAD open of all bytes of a round.
     Each figure is a median with its least and most; contestants take turns. Peers come with pip install '.[bench]';

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -10,11 +12,14 @@ from bench.hashed import hashed_names
 from secea import Table
 from secea.engines.host import Participant
 
+_lasting: Final = ExitStack()
+"""What holds for as long as this process lasts."""
+
 
 def participant(table: str, means: str, hashed: bool) -> Participant:
     """Contributes one table in every round, and leaves the last means in a file; `hashed`: see `bench.hashed`."""
     if hashed:
-        hashed_names().__enter__()  # for as long as this process lasts
+        _lasting.enter_context(hashed_names())
     mine = load(table)
     return Participant(lambda: mine.names, lambda _means, _round: mine, lambda last: save(last, means))
 

@@ -163,8 +163,7 @@ def on_flower(folder: Path, names: list[str], rounds: int, watch: Watch) -> None
 
 def engines(scale: Scale, tick: Tick) -> Section:
     """Both engines, with few sites and with many."""
-    sites = {"nvflare": scale.engine_sites, "flower": scale.engine_sites[:1]}
-    cases = [(engine, scale.round.but(clients=n)) for engine, numbers in sites.items() for n in numbers]
+    cases = [(engine, scale.round.but(clients=n)) for engine in ROLES for n in scale.engine_sites]
     return section(cases, scale.engine_rounds, tick)
 
 
@@ -190,7 +189,7 @@ def section(cases: list[tuple[str, Shape]], rounds: int, tick: Tick, *, hashed: 
     return Section(str(shape.but(clients=1)).partition(", ")[2], {"round": costs, **grids}, [NOTE] if hashed else [])
 
 
-NOTE: Final = "Names got their keys by a hash: a set-up takes longer by the PRF of all names, which no round depends on."
+NOTE: Final = "Names got their keys by a hash: a set-up takes longer by the PRF of all names. No round depends on it."
 
 
 def _costs(found: Found) -> dict[str, Figure]:
@@ -209,7 +208,7 @@ def _roles(found: Found) -> dict[str, dict[str, Figure]]:
     return {
         role: {
             "CPU of a round, all of them": Figure.of([one.cpu.get(role, 0.0) for one in found.rounds], "s"),
-            "CPU of the set-up": Figure.of(found.stretches[0].cpu.get(role, 0.0), "s"),
+            "CPU of start and set-up": Figure.of(found.stretches[0].cpu.get(role, 0.0), "s"),
             "most memory of one": Figure.of(memory, "B"),
         }
         for role, memory in found.memory.items()

@@ -117,6 +117,9 @@ class Scale:
     hundred_dropouts: int = 10
     names: int = 2_000
     """Names of one list, whose PRF is measured."""
+    engine_sites: tuple[int, ...] = (4, 10)
+    """Sites of a deployment, each with the entities of `round`."""
+    engine_rounds: int = 5
     million: Shape = Shape(clients=10, collusion=2, entities=1_000_000, own=200_000, dim=128)
 
 
@@ -138,5 +141,7 @@ QUICK: Final = Scale(
     hundred=Shape(clients=10, collusion=2, entities=60, own=20, dim=8),
     hundred_dropouts=2,
     names=64,
+    engine_sites=(4,),
+    engine_rounds=2,
 )
 """About a minute."""

@@ -21,6 +21,8 @@ class Process:
 
     parent: int
     role: str = ""
+    ours: bool = False
+    """Of this deployment."""
     cpu: float = 0.0
     memory: int = 0
 
@@ -78,8 +80,7 @@ class Watch(threading.Thread):
                     status = (path / "status").read_text()
                     process.memory = int(status.partition("VmHWM:")[2].split()[0]) * 1024
         for pid, process in now.items():
-            if process.role and not self._ours(pid, now):
-                process.role = ""
+            process.ours = process.ours or (bool(process.role) and self._ours(pid, now))
 
     def _role(self, path: Path) -> str:
         command = (path / "cmdline").read_text()
@@ -105,7 +106,7 @@ class Watch(threading.Thread):
     def _mark(self) -> Mark:
         cpu: dict[str, float] = {}
         for each in self._seen.values():
-            if each.role:
+            if each.role and each.ours:
                 cpu[each.role] = cpu.get(each.role, 0.0) + each.cpu
         return Mark(cpu, loopback_bytes())
 
@@ -114,7 +115,7 @@ class Watch(threading.Thread):
         """The most memory of a process of each role, in bytes."""
         most: dict[str, int] = {}
         for each in self._seen.values():
-            if each.role:
+            if each.role and each.ours:
                 most[each.role] = max(most.get(each.role, 0), each.memory)
         return most
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from nvflare.collab import CollabCallError
+from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from secea.engines import nvflare
 from secea.engines.nvflare import CollabPort
@@ -109,3 +110,13 @@ def test_a_client_that_is_called_again_while_it_wakes_up_is_called_once() -> Non
     awake.set()
     assert isinstance(dict(second)[1], Reply)
     assert sleeper.calls == 1
+
+
+def test_a_member_keeps_nvflare_from_printing_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVFlare formats what a request holds for its debug log, three characters for each byte."""
+    monkeypatch.setattr(ConsumableBufferList, "__repr__", list.__repr__)
+    request = ConsumableBufferList([bytearray(1000), bytes(1000)])
+    assert len(f"{request}") > 2000
+    nvflare._leave_requests_unprinted()
+    assert len(f"{request}") < 200
+    assert request == [bytes(1000)] * 2

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.collab import CollabCallError, CollabRecipe, collab
+from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
@@ -85,6 +86,11 @@ def _write(path: Path, policy: dict[str, Any]) -> None:
 # -------------------------------------------------------------------------------------------------------- the client
 
 
+def _leave_requests_unprinted() -> None:
+    """NVFlare 2.9.0 makes a text of every request for its debug log, even if that is off, and throws it away."""
+    ConsumableBufferList.__repr__ = object.__repr__
+
+
 class Member:
     """A client's side of the job. It hands each order of the server to the core of its site."""
 
@@ -94,6 +100,7 @@ class Member:
     @collab.init
     def start(self) -> None:
         """The job begins: find the site's file. The core starts with the first order."""
+        _leave_requests_unprinted()
         self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()))
 
     @collab.publish
