@@ -175,16 +175,16 @@ def section(cases: list[tuple[str, Shape]], rounds: int, tick: Tick, *, hashed: 
             tick(f"in one process: {shape}")
             alone[shape] = in_child(shape, rounds, hashed=hashed)
             each = alone[shape]["rounds"][1:] or alone[shape]["rounds"]
+            walls, cpus = ([one[of] for one in each] for of in ("wall", "cpu"))
             costs.rows[f"one process, {shape.clients} clients"] = {
-                "wall": Figure.of([one["wall"] for one in each], "s"),
-                "CPU": Figure.of([one["cpu"] for one in each], "s"),
+                "wall": Figure.of(walls, "s"),
+                "CPU": Figure.of(cpus, "s"),
+                "cores busy": Figure.of([cpu / wall for cpu, wall in zip(cpus, walls, strict=True)], ""),
             }
         tick(f"on {NAMES[engine]}: {shape}")
         found, name = measured(engine, shape, rounds, hashed=hashed), f"{NAMES[engine]}, {shape.clients} sites"
         costs.rows[name] = _costs(found)
-        grids[name] = Grid(f"{name}: by kind of process", _roles(found))
-        (setup, *_) = found.stretches
-        costs.rows[f"{name}: set-up"] = _costs(Found([setup, setup], {}))
+        grids[f"{engine}-{shape.clients}"] = Grid(f"{name}, by kind of process", _roles(found))
     _, shape = cases[0]
     return Section(str(shape.but(clients=1)).partition(", ")[2], {"round": costs, **grids}, [NOTE] if hashed else [])
 
@@ -201,6 +201,7 @@ def _costs(found: Found) -> dict[str, Figure]:
         "bytes to clients": Figure.of([one.to_clients for one in each], "B"),
         "bytes from them": Figure.of([one.from_clients for one in each], "B"),
         "bytes on loopback": Figure.of([one.loopback for one in each], "B"),
+        "wall, set-up": Figure.of(found.stretches[0].seconds, "s"),
     }
 
 
