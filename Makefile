@@ -61,7 +61,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench --out runs/bench
 	$(BIN)/python -m bench --read runs/bench/bench.json --compare
 
-# A million entities: 12 GB; and real engines, half of an hour with both.
+# A million entities: 12 GB; and real engines, which take a quarter of an hour.
 bench-large: $(STAMP)
 	$(BIN)/python -m bench large engines --out runs/bench-large
 
