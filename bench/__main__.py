@@ -25,9 +25,10 @@ SECTIONS: Final = {
     "plan": "bench.plans",
     "learning": "bench.protection",
     "large": "bench.rounds",
+    "engines": "bench.engines",
 }
 """Each section, and the module whose function of that name measures it."""
-SHORT: Final = tuple(name for name in SECTIONS if name != "large")
+SHORT: Final = tuple(name for name in SECTIONS if name not in ("large", "engines"))
 ACCEPTED: Final = "bench/accepted.json"
 WIDTH: Final = 160
 """Of tables that go into a file."""
@@ -70,6 +71,7 @@ def main(
       plan     what secea plan predicts, and what it is
       learning the share of protection in training
       large    a million slots and ten million: memory (only on request)
+      engines  rounds on NVFlare and Flower, by kind of process (only on request: a quarter of an hour)
 
     The limit is AES once over all key streams of a round, and one copy, seal and open of its bytes.
     Each figure is a median with its least and most; contestants take turns. Peers come with pip install '.[bench]';

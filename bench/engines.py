@@ -1,12 +1,14 @@
-"""What an engine adds to a federation: seconds, bytes on the wire, memory, against the same federation in one process.
+"""What an engine adds to a federation: seconds, CPU and memory of each kind of process, bytes on the wire.
 
-    python bench/engines.py both                                             5 clients, a small union
-    python bench/engines.py nvflare --clients 3 --entities 200000 --dim 64       large stages
-    python bench/engines.py flower --json > flower.json                       for other programs
+    python -m bench engines                                                   FB15k-237's shape on both engines
+    python -m bench.engines nvflare                                           four sites of that shape on NVFlare
+    python -m bench.engines flower --clients 5 --entities 400 --own 270 --dim 32
+    python -m bench.engines nvflare --rounds 5 --json > nvflare.json          for other programs
 
 The deployments are those of the tests: servers and clients in processes of their own on the loopback interface, TLS.
-Bytes are counted twice: what the federation gives to the engine and gets from it, and what passes over the loopback
-device meanwhile: every leg of the way, with TLS and whatever else the engine says. Nothing else should use it. Linux.
+Training takes no time, and names get their keys by a hash (`bench.hashed`): rounds do not depend on that. Bytes are
+counted twice: what the federation gives to the engine and gets from it, and what passes over the loopback device
+meanwhile: every leg of the way, with TLS and whatever else the engine says. Nothing else should use it. Linux.
 """
 
 from __future__ import annotations
@@ -15,111 +17,56 @@ import argparse
 import contextlib
 import itertools
 import json
-import shutil
+import os
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import psutil
 from rich.console import Console
-from rich.table import Table as Grid
 
-from secea import Federation, Params, Table
+import secea
+from bench.engine_site import load, save
+from bench.figures import Figure, Grid, Section
+from bench.measure import ROOT, Tick, in_child
+from bench.shapes import FB15K, Scale, Shape
+from bench.show import print_section
+from bench.watch import Watch
 from secea.engines.files import write_identity, write_session
-from secea.engines.host import Participant
 from secea.forms import DEFAULT, form_of
 from secea.party.session import Session
 from secea.wire.keys import Identity, Roster
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "engines"))
+sys.path.append(str(ROOT / "tests" / "engines"))
 
-console = Console(width=120)
 ROLES: Final = {
     "nvflare": {
-        "client_train": "client",
-        "server_train": "server",
-        "engines.core": "core of a client",
-        "worker_process": "job at a client",
+        "engines.core": "cores of clients",
+        "worker_process": "jobs at clients",
         "runner_process": "job at the server",
+        "client_train": "NVFlare's clients",
+        "server_train": "NVFlare's server",
     },
     "flower": {
+        "engines.lasting": "cores of clients",
+        "flwr-clientapp": "ClientApps",
         "flwr-serverapp": "ServerApp",
-        "flwr-clientapp": "ClientApp",
-        "flower-supernode": "SuperNode",
+        "flower-supernode": "SuperNodes",
         "flower-superlink": "SuperLink",
-        "engines.lasting": "core of a client",
     },
 }
 """What a process is, by a word in its command line."""
-
-
-def table_of(number: int, entities: int, dim: int) -> Table:
-    """Client n has two entities of every three."""
-    names = [e for e in range(entities) if (e + number) % 3]
-    return Table(names, np.random.default_rng(number).normal(size=(len(names), dim)))
-
-
-def participant(number: int, entities: int, dim: int) -> Participant:
-    """A site whose training takes no time."""
-    table = table_of(number, entities, dim)
-    return Participant(lambda: table.names, lambda _means, _round: table)
-
-
-def params_of(clients: int, entities: int, dim: int) -> Params:
-    return Params(clients, dim=dim, max_entities=-(-2 * entities // 3) + 1, max_union=entities)
-
-
-def in_process(args: argparse.Namespace) -> list[float]:
-    """Seconds of the set-up and of each round."""
-    tables = [table_of(n, args.entities, args.dim) for n in range(args.clients)]
-    fed = Federation(params_of(args.clients, args.entities, args.dim))
-    times = [time.perf_counter()]
-    fed.setup([table.names for table in tables])
-    times.append(time.perf_counter())
-    for _ in range(args.rounds):
-        fed.round(tables)
-        times.append(time.perf_counter())
-    return [end - start for start, end in itertools.pairwise(times)]
-
-
-def make_sites(folder: Path, args: argparse.Namespace) -> list[str]:
-    """All that the parties keep; the names of the clients."""
-    names = [f"site-{n + 1}" for n in range(args.clients)]
-    identities = {name: Identity.generate() for name in (*names, "server")}
-    roster = Roster(tuple(identities[n].public for n in names), identities["server"].public, tuple(names))
-    session = Session(params_of(args.clients, args.entities, args.dim), roster, form_of(DEFAULT))
-    for name, identity in identities.items():
-        site = folder / name
-        site.mkdir(parents=True)
-        write_identity(identity, site / "identity.pem")
-        write_session(session, site / "federation.json")
-        shutil.copy(__file__, site / "site_of_benchmark.py")
-        text = f'name = "{name}"\nfederation = "federation.json"\nidentity = "identity.pem"\nstate = "state"\n'
-        if name == "server":
-            text += 'log = "audit.jsonl"\n'
-        else:
-            text += f'participant = "site_of_benchmark:participant"\n[arguments]\nnumber = {names.index(name)}\n'
-            text += f"entities = {args.entities}\ndim = {args.dim}\n"
-        (site / "site.toml").write_text(text)
-    return names
-
-
-# ---------------------------------------------------------------------------------------------------------- watching
+NAMES: Final = {"nvflare": "NVFlare", "flower": "Flower"}
 
 
 @dataclass(frozen=True)
 class Stretch:
     """The set-up, or a round."""
 
-    alone: float
-    """Seconds in one process."""
     seconds: float
+    cpu: dict[str, float]
+    """Seconds by role."""
     to_clients: int
     """Bytes."""
     from_clients: int
@@ -127,81 +74,64 @@ class Stretch:
     """All bytes on the loopback device."""
 
 
-def loopback_bytes() -> int:
-    (line,) = (line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
-    return int(line.split(":")[1].split()[0])
+@dataclass(frozen=True)
+class Found:
+    """What a deployment used."""
+
+    stretches: list[Stretch]
+    memory: dict[str, int]
+    """Bytes by role: the most of one process."""
+
+    @property
+    def rounds(self) -> list[Stretch]:
+        """Without the first one, in which memory is touched for the first time."""
+        return self.stretches[2:] or self.stretches[1:]
 
 
-class Watch(threading.Thread):
-    """The most memory of each role, in bytes; and the bytes on the loopback device when the server notes progress."""
-
-    def __init__(self, roles: Mapping[str, str], audit: Path) -> None:
-        super().__init__(daemon=True)
-        self._roles, self._audit, self._over = roles, audit, threading.Event()
-        self.peaks: dict[str, int] = {}
-        self.notes: list[dict[str, Any]] = []
-        self.bytes, self._size = [loopback_bytes()], 0
-
-    def run(self) -> None:
-        """Look at the log all the time, and at memory five times a second."""
-        for i in itertools.count():
-            self._read()
-            if i % 10 == 0:
-                self._look()
-            if self._over.wait(0.02):
-                break
-
-    def _look(self) -> None:
-        lasting = (each for each in psutil.process_iter() if self._is_lasting(each))  # these are nobody's children
-        for process in (*psutil.Process().children(recursive=True), *lasting):
-            with contextlib.suppress(psutil.Error, OSError):
-                command = " ".join(process.cmdline())
-                role = next((role for word, role in self._roles.items() if word in command), None)
-                status = Path(f"/proc/{process.pid}/status").read_text()
-                peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
-                if role:
-                    self.peaks[role] = max(self.peaks.get(role, 0), peak)
-
-    def _is_lasting(self, process: psutil.Process) -> bool:
-        """Whether it is the core of a client of these sites, which outlives whoever started it."""
-        with contextlib.suppress(psutil.Error):
-            command = process.cmdline()
-            return "secea.engines.lasting" in command and str(self._audit.parents[1]) in " ".join(command)
-        return False
-
-    def _read(self) -> None:
-        if self._audit.exists() and self._size != (size := self._audit.stat().st_size):
-            self._size, now = size, loopback_bytes()
-            text = self._audit.read_text().rpartition("\n")[0]
-            self.notes = [note for note in map(json.loads, text.splitlines()) if note["event"] == "progress"]
-            self.bytes += [now] * (len(self.notes) + 1 - len(self.bytes))
-
-    @contextlib.contextmanager
-    def on(self) -> Iterator[None]:
-        """While this lasts."""
-        self.bytes = [loopback_bytes()]
-        self.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            self.join()
-            self._read()
+# -------------------------------------------------------------------------------------------------------- deployments
 
 
-def measured(engine: str, args: argparse.Namespace, alone: list[float]) -> tuple[list[Stretch], dict[str, int]]:
-    """Set-up and rounds on an engine, and the memory of its processes."""
+def make_sites(folder: Path, shape: Shape, hashed: bool) -> list[str]:
+    """All that the parties keep; the names of the clients."""
+    names = [f"site-{n + 1}" for n in range(shape.clients)]
+    identities = {name: Identity.generate() for name in (*names, "server")}
+    roster = Roster(tuple(identities[n].public for n in names), identities["server"].public, tuple(names))
+    session = Session(shape.params(), roster, form_of(DEFAULT))
+    tables = dict(zip(names, shape.tables(), strict=True))
+    for name, identity in identities.items():
+        site = folder / name
+        site.mkdir(parents=True)
+        write_identity(identity, site / "identity.pem")
+        write_session(session, site / "federation.json")
+        text = f'name = "{name}"\nfederation = "federation.json"\nidentity = "identity.pem"\nstate = "state"\n'
+        if name == "server":
+            text += 'log = "audit.jsonl"\n'
+        else:
+            save(tables[name], site / "table.npz")
+            text += f'participant = "bench.engine_site:participant"\n[arguments]\nhashed = {str(hashed).lower()}\n'
+            text += f'table = "{site / "table.npz"}"\nmeans = "{site / "means.npz"}"\n'
+        (site / "site.toml").write_text(text)
+    return names
+
+
+def measured(engine: str, shape: Shape, rounds: int, *, hashed: bool = True) -> Found:
+    """Set-up and rounds on an engine; the last means are checked."""
+    paths = [str(ROOT), str(Path(secea.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))  # sites find this package
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        names = make_sites(folder / "sites", args)
-        watch = Watch(ROLES[engine], folder / "sites" / "server" / "audit.jsonl")
-        (on_nvflare if engine == "nvflare" else on_flower)(folder, names, args.rounds, watch)
+        sites = folder / "sites"
+        names = make_sites(sites, shape, hashed)
+        watch = Watch(ROLES[engine], folder, sites / "server" / "audit.jsonl")
+        (on_nvflare if engine == "nvflare" else on_flower)(folder, names, rounds, watch)
+        shape.check([load(sites / name / "means.npz") for name in names], shape.params().resolution)
     stretches, sent, received = [], 0, 0
-    for seconds, note, (before, after) in zip(alone, watch.notes, itertools.pairwise(watch.bytes), strict=True):
+    for note, (before, after) in zip(watch.notes, itertools.pairwise(watch.marks), strict=True):
         to, back = note["sent"] - sent, note["received"] - received
-        stretches.append(Stretch(seconds, note["seconds"], to, back, after - before))
+        cpu = {role: seconds - before.cpu.get(role, 0.0) for role, seconds in after.cpu.items()}
+        stretches.append(Stretch(note["seconds"], cpu, to, back, after.loopback - before.loopback))
         sent, received = note["sent"], note["received"]
-    return stretches, watch.peaks
+    return Found(stretches, watch.memory)
 
 
 def on_nvflare(folder: Path, names: list[str], rounds: int, watch: Watch) -> None:
@@ -212,6 +142,9 @@ def on_nvflare(folder: Path, names: list[str], rounds: int, watch: Watch) -> Non
         deployment.use(folder / "sites")
         with watch.on(), contextlib.redirect_stdout(sys.stderr):  # NVFlare prints while it waits
             status = deployment.status(recipe(rounds, clients=len(names)).execute(deployment.env), 3600)
+        for part in ("localhost", *names):
+            if status != "FINISHED:COMPLETED":
+                print(deployment.output(part)[-2000:], file=sys.stderr)
     assert status == "FINISHED:COMPLETED", status
 
 
@@ -228,43 +161,84 @@ def on_flower(folder: Path, names: list[str], rounds: int, watch: Watch) -> None
 # --------------------------------------------------------------------------------------------------------- reporting
 
 
-def show(engine: str, stretches: list[Stretch], peaks: dict[str, int], clients: int) -> None:
-    console.rule(engine, align="left")
-    grid = Grid(
-        "", "one process, s", f"{engine}, s", "added, s", "MB to clients", "MB from them", "MB, loopback", box=None
-    )
-    for i, each in enumerate(stretches):
-        figures: tuple[float, ...] = (each.alone, each.seconds, each.seconds - each.alone)
-        figures += tuple(size / 1e6 for size in (each.to_clients, each.from_clients, each.loopback))
-        grid.add_row(f"round {i}" if i else "set-up", *(f"{figure:.2f}" for figure in figures))
-    console.print(grid)
-    largest = max(stretches[-1].to_clients, stretches[-1].from_clients) / clients
-    grid = Grid("process", "most memory, MB", f"/ {largest / 1e6:.1f} MB of a round, per client", box=None)
-    for role, peak in sorted(peaks.items()):
-        grid.add_row(role, f"{peak / 1e6:.0f}", f"{peak / largest:.1f}" if largest > 1e7 else "")  # else it is Python
-    console.print(grid)
+def engines(scale: Scale, tick: Tick) -> Section:
+    """Both engines, with few sites and with many."""
+    cases = [(engine, scale.peers.but(clients=n)) for engine in ROLES for n in scale.engine_sites]
+    return section(cases, scale.engine_rounds, tick)
+
+
+def section(cases: list[tuple[str, Shape]], rounds: int, tick: Tick, *, hashed: bool = True) -> Section:
+    """Rounds on engines beside the same in one process, and what each kind of process takes."""
+    costs, grids, alone = Grid("A round, on engines and in one process"), {}, dict[Shape, dict[str, Any]]()
+    for engine, shape in cases:
+        if shape not in alone:
+            tick(f"in one process: {shape}")
+            alone[shape] = in_child(shape, rounds, hashed=hashed)
+            each = alone[shape]["rounds"][1:] or alone[shape]["rounds"]
+            walls, cpus = ([one[of] for one in each] for of in ("wall", "cpu"))
+            costs.rows[f"one process, {shape.clients} clients"] = {
+                "wall": Figure.of(walls, "s"),
+                "CPU": Figure.of(cpus, "s"),
+                "cores busy": Figure.of([cpu / wall for cpu, wall in zip(cpus, walls, strict=True)], ""),
+            }
+        tick(f"on {NAMES[engine]}: {shape}")
+        found, name = measured(engine, shape, rounds, hashed=hashed), f"{NAMES[engine]}, {shape.clients} sites"
+        costs.rows[name] = _costs(found)
+        grids[f"{engine}-{shape.clients}"] = Grid(f"{name}, by kind of process", _roles(found))
+    _, shape = cases[0]
+    return Section(str(shape.but(clients=1)).partition(", ")[2], {"round": costs, **grids}, [NOTE] if hashed else [])
+
+
+NOTE: Final = "Names got their keys by a hash: a set-up takes longer by the PRF of all names. No round depends on it."
+
+
+def _costs(found: Found) -> dict[str, Figure]:
+    each = found.rounds
+    return {
+        "wall": Figure.of([one.seconds for one in each], "s"),
+        "CPU": Figure.of([sum(one.cpu.values()) for one in each], "s"),
+        "cores busy": Figure.of([sum(one.cpu.values()) / one.seconds for one in each], ""),
+        "bytes to clients": Figure.of([one.to_clients for one in each], "B"),
+        "bytes from them": Figure.of([one.from_clients for one in each], "B"),
+        "bytes on loopback": Figure.of([one.loopback for one in each], "B"),
+        "wall, set-up": Figure.of(found.stretches[0].seconds, "s"),
+    }
+
+
+def _roles(found: Found) -> dict[str, dict[str, Figure]]:
+    return {
+        role: {
+            "CPU of a round, all of them": Figure.of([one.cpu.get(role, 0.0) for one in found.rounds], "s"),
+            "CPU of start and set-up": Figure.of(found.stretches[0].cpu.get(role, 0.0), "s"),
+            "most memory of one": Figure.of(memory, "B"),
+        }
+        for role, memory in found.memory.items()
+    }
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure one shape, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine", choices=[*ROLES, "both"])
-    parser.add_argument("--clients", type=int, default=5)
-    parser.add_argument("--entities", type=int, default=400)
-    parser.add_argument("--dim", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--collusion", type=int, default=FB15K.collusion)
+    parser.add_argument("--entities", type=int, default=FB15K.entities, help="of all clients together")
+    parser.add_argument("--own", type=int, default=FB15K.own, help="of each client")
+    parser.add_argument("--dim", type=int, default=FB15K.dim)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--prf", action="store_true", help="a set-up with the real PRF of names, not with a hash")
     parser.add_argument("--json", action="store_true", help="print an object with a member for each engine")
     args = parser.parse_args()
-    alone, found = in_process(args), {}
-    if not args.json:
-        console.print(f"{args.clients} clients, {args.entities} entities of {args.dim} numbers, {args.rounds} rounds")
-    for engine in ROLES if args.engine == "both" else [args.engine]:
-        stretches, peaks = measured(engine, args, alone)
-        found[engine] = {"setup and rounds": [asdict(each) for each in stretches], "memory": peaks}
-        if not args.json:
-            show(engine, stretches, peaks, args.clients)
+    shape = Shape(args.clients, args.collusion, args.entities, args.own, args.dim)
+    chosen = list(ROLES) if args.engine == "both" else [args.engine]
     if args.json:
-        print(json.dumps(vars(args) | found, indent=2))
+        found = {engine: asdict(measured(engine, shape, args.rounds, hashed=not args.prf)) for engine in chosen}
+        print(json.dumps(asdict(shape) | found, indent=2))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    cases = [(engine, shape) for engine in chosen]
+    result = section(cases, args.rounds, lambda step: print(step, file=sys.stderr), hashed=not args.prf)
+    print_section(console, "engines", result)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Figure:
         return Figure(statistics.median(numbers), min(numbers), max(numbers), unit, len(numbers))
 
     def __str__(self) -> str:
-        scale, name = _scale(self.median, self.unit)
+        scale, name = _scale(self.median or self.high, self.unit)
         shown, low, high = (digits(value / scale) for value in (self.median, self.low, self.high))
         spread = f" ({low} to {high})" if low != high else ""
         return f"{shown} {name}".rstrip() + spread

@@ -125,6 +125,9 @@ class Scale:
     paper_repetitions: int = 3
     kernel_bytes: int = 1 << 20
     kernel_seconds: float = 0.2
+    engine_sites: tuple[int, ...] = (4, 10)
+    """Sites of a deployment, each with the entities of `peers`."""
+    engine_rounds: int = 5
     million: Shape = Shape(clients=10, collusion=2, entities=1_000_000, own=200_000, dim=128)
     plans: tuple[tuple[Shape, int, bool], ...] = (
         (FB15K, 0, False),
@@ -166,5 +169,7 @@ QUICK: Final = Scale(
     plans=((Shape(clients=4, collusion=1, entities=60, own=20, dim=8), 1, True),),
     plan_turns=1,
     training_rounds=1,
+    engine_sites=(4,),
+    engine_rounds=2,
 )
 """About a minute."""

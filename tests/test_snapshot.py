@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from secea.errors import SecEAError, SnapshotError
-from secea.wire.snapshot import dumps, loads
+from secea.wire.snapshot import checksum, dumps, loads
 
 law = settings(deadline=None)
 
@@ -58,6 +58,12 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
 @given(values)
 def test_the_same_value_gives_the_same_bytes(value: Any) -> None:
     assert dumps(loads(dumps(value))) == dumps(value)
+
+
+@law
+@given(values, values)
+def test_snapshots_have_the_same_checksum_if_and_only_if_they_are_the_same(one: Any, other: Any) -> None:
+    assert (checksum(dumps(one)) == checksum(dumps(other))) == (dumps(one) == dumps(other))
 
 
 @law

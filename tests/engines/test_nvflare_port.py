@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from nvflare.collab import CollabCallError
+from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from secea.engines import nvflare
 from secea.engines.nvflare import CollabPort
@@ -28,9 +29,9 @@ class Proxy:
     def __call__(self, *, timeout: float) -> Proxy:
         return self
 
-    def obey(self, order: bytes, timeout: float) -> Any:
+    def obey(self, piece: bytes, timeout: float, number: int, start: int) -> Any:
         self.calls += 1
-        return self._answer(order)
+        return self._answer(piece)
 
 
 def good(_order: bytes) -> bytes:
@@ -109,3 +110,89 @@ def test_a_client_that_is_called_again_while_it_wakes_up_is_called_once() -> Non
     awake.set()
     assert isinstance(dict(second)[1], Reply)
     assert sleeper.calls == 1
+
+
+class Site:
+    """A member as NVFlare shows it to the server, whose core answers an order with a long reply."""
+
+    def __init__(self, reply: bytes) -> None:
+        self.member, self.orders, self.calls = nvflare.Member(), list[bytes](), 0
+        self.member._core = self  # type: ignore[assignment]  # all that is asked of a core
+        self._bytes = reply
+        self.lost = -1
+        """The number of a call that does not arrive."""
+
+    def __call__(self, *, timeout: float) -> Site:
+        return self
+
+    def obey(self, piece: bytes, timeout: float, number: int = 0, start: int = -1) -> Any:
+        if start < 0:  # as a core
+            self.orders.append(bytes(piece))
+            return bytearray(self._bytes)
+        self.calls += 1
+        if self.calls == self.lost:
+            raise CollabCallError("b", "obey", TimeoutError("timed out"))
+        return self.member.take(piece, timeout, number, start)
+
+    def more(self, number: int) -> Any:
+        self.calls += 1
+        return self.member.give(number)
+
+
+@pytest.mark.parametrize("size", [1, 99, 100, 101, 250])
+def test_what_is_too_large_for_a_call_comes_and_goes_in_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare, "PIECE_BYTES", 100)
+    reply, order = Reply([bytes(range(size))]), Order(Task.STEP, 1, [b"x" * size])
+    site = Site(reply.to_bytes())
+    port = CollabPort(("b",), {"b": site})
+    for _ in range(2):
+        ((_, got),) = port.exchange({0: Task.STEP}, 1, lambda: {0: [b"x" * size]}, 5.0)
+        assert isinstance(got, Reply)
+        assert list(map(bytes, got.messages)) == reply.messages
+    assert site.orders == [order.to_bytes()] * 2
+    assert (port.sent, port.received) == (2 * len(order.to_bytes()), 2 * len(reply.to_bytes()))
+
+
+def test_a_new_order_begins_anew_where_an_earlier_one_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare, "PIECE_BYTES", 100)
+    site = Site(REPLY.to_bytes())
+    site.lost = 2
+    port = CollabPort(("b",), {"b": site})
+
+    def exchanged() -> Reply | Failure:
+        return dict(port.exchange({0: Task.STEP}, 1, lambda: {0: [b"x" * 250]}, 5.0))[0]
+
+    assert exchanged() == Failure("it cannot be reached: timed out")
+    assert isinstance(exchanged(), Reply)
+    assert site.orders == [Order(Task.STEP, 1, [b"x" * 250]).to_bytes()]
+
+
+def test_pieces_that_do_not_belong_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare, "PIECE_BYTES", 100)
+    site = Site(bytes(250))
+    take, give = site.member.take, site.member.give
+    refused = "a piece of an order is missing, or the order is too large"
+    assert take(b"the end", 1.0, 7, 100) == refused
+    assert take(bytes(100), 1.0, 7, 0) == b""
+    assert take(b"the end", 1.0, 8, 100) == refused
+    assert take(b"the end", 1.0, 7, 200) == refused
+    assert not site.orders
+    assert take(b"the end", 1.0, 7, 100) == bytes(100)
+    assert give(8) == "its reply is gone"
+    assert [give(7), give(7), give(7)] == [bytes(100), bytes(50), "its reply is gone"]
+    monkeypatch.setattr(nvflare, "MOST_BYTES", 150)
+    take(bytes(100), 1.0, 9, 0)
+    assert take(bytes(60), 1.0, 9, 100) == refused
+    assert dict(CollabPort(("b",), {"b": site}).exchange({0: Task.STEP}, 1, dict, 5.0))[0] == Failure(
+        "its reply is too large"
+    )
+
+
+def test_a_member_keeps_nvflare_from_printing_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVFlare formats what a request holds for its debug log, three characters for each byte."""
+    monkeypatch.setattr(ConsumableBufferList, "__repr__", list.__repr__)
+    request = ConsumableBufferList([bytearray(1000), bytes(1000)])
+    assert len(f"{request}") > 2000
+    nvflare._leave_requests_unprinted()
+    assert len(f"{request}") < 200
+    assert request == [bytes(1000)] * 2

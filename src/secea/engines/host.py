@@ -7,7 +7,6 @@ An authentic message that is wrong ends the attempt.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -91,7 +90,7 @@ class Host:
         if self._store is None:
             return
         data = self.client.save()
-        if (hashed := hashlib.sha256(data).digest()) != self._saved:
+        if (hashed := snapshot.checksum(data)) != self._saved:
             self._store.save("client", data)
             self._saved = hashed
 

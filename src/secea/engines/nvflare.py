@@ -7,11 +7,13 @@ state and the user's functions stay at the sites (`secea.engines.site`). Each cl
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
 from contextlib import suppress
@@ -20,6 +22,7 @@ from typing import Any, Final
 
 from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.collab import CollabCallError, CollabRecipe, collab
+from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
@@ -43,6 +46,12 @@ CLASSES: Final = (
 
 _RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands")
 """The rights of a role to which NVFlare's policy gives everything, without the right to bring code."""
+
+PIECE_BYTES: Final = 1 << 24
+"""What one call carries, since NVFlare holds several copies of it. A piece of just this size is not the last one."""
+
+MOST_BYTES: Final = 1 << 32
+"""Of an order or a reply: as much as NVFlare takes in one call."""
 
 _GRACE: Final = 1.0
 """Extra seconds for NVFlare to report that a call has timed out."""
@@ -85,27 +94,81 @@ def _write(path: Path, policy: dict[str, Any]) -> None:
 # -------------------------------------------------------------------------------------------------------- the client
 
 
+def _leave_requests_unprinted() -> None:
+    """NVFlare 2.9.0 makes a text of every request for its debug log, even if that is off, and throws it away."""
+    ConsumableBufferList.__repr__ = object.__repr__
+
+
+def pieces(data: Buffer) -> Iterator[tuple[int, Buffer]]:
+    """An order or a reply as it is carried: where each piece starts, and its bytes."""
+    if len(data) < PIECE_BYTES:
+        yield 0, data
+    else:
+        for start in range(0, len(data) + 1, PIECE_BYTES):
+            yield start, bytes(memoryview(data)[start : start + PIECE_BYTES])
+
+
 class Member:
     """A client's side of the job. It hands each order of the server to the core of its site."""
 
     def __init__(self) -> None:
         self._core: Core | None = None
+        self._order: tuple[int, bytearray] = (0, bytearray())  # its number, and what has come of it
+        self._reply: tuple[int, Iterator[tuple[int, Buffer]]] = (0, iter(()))  # what has not left yet
 
     @collab.init
     def start(self) -> None:
         """The job begins: find the site's file. The core starts with the first order."""
+        _leave_requests_unprinted()
         self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()))
 
     @collab.publish
-    def obey(self, order: Buffer, timeout: float) -> Buffer | str:
-        """The bytes of the reply, or a text that says why there is none."""
-        assert self._core is not None
+    def obey(self, piece: Buffer, timeout: float, number: int, start: int) -> Buffer | str:
+        """A piece of an order. The last one gives the first piece of the reply, or a text that says why there is none.
+
+        The others give nothing. `number` says which order it is, `start` where in it the piece belongs.
+        """
         if collab.caller != "server":
             return f"{collab.caller} gave an order, which only the server may do"
+        return self.take(piece, timeout, number, start)
+
+    @collab.publish
+    def more(self, number: int) -> Buffer | str:
+        """The next piece of the reply to an order."""
+        if collab.caller != "server":
+            return f"{collab.caller} asked for a reply, which only the server may do"
+        return self.give(number)
+
+    def take(self, piece: Buffer, timeout: float, number: int, start: int) -> Buffer | str:
+        """See `obey`."""
+        if start == 0:
+            self._order = number, bytearray()
+        before, order = self._order
+        if (number, start) != (before, len(order)) or len(order) + len(piece) > MOST_BYTES:
+            return "a piece of an order is missing, or the order is too large"
+        if len(piece) == PIECE_BYTES:
+            order += piece
+            return b""
+        self._order = 0, bytearray()
+        return self._obeyed(order + piece if order else piece, timeout, number)
+
+    def _obeyed(self, order: Buffer, timeout: float, number: int) -> Buffer | str:
+        assert self._core is not None
         try:
-            return self._core.obey(order, timeout)
+            self._reply = number, pieces(self._core.obey(order, timeout))
         except CoreError as error:
             return str(error)
+        return self.give(number)
+
+    def give(self, number: int) -> Buffer | str:
+        """See `more`."""
+        last, reply = self._reply
+        if number != last:
+            return "its reply is gone"
+        _, piece = next(reply)
+        if len(piece) < PIECE_BYTES:
+            self._reply = 0, iter(())
+        return piece
 
     @collab.final
     def stop(self) -> None:
@@ -123,6 +186,7 @@ class CollabPort:
     def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
         self._names, self._proxies = names, proxies
         self._calls: dict[int, tuple[Task, Future[Reply | Failure]]] = {}  # the last one to each client
+        self._numbers = itertools.count(1)
         self.sent = self.received = 0
         """Bytes of orders and of replies."""
 
@@ -152,7 +216,7 @@ class CollabPort:
     def _settle(self, call: Future[Reply | Failure], n: int, order: Order, timeout: float) -> None:
         try:
             call.set_result(self._reply(n, order, timeout))
-        except ProtocolError as error:
+        except (CoreError, ProtocolError) as error:
             call.set_result(Failure(str(error)))
         except CollabCallError as error:
             call.set_result(Failure(f"it cannot be reached: {error.cause}"))
@@ -161,18 +225,47 @@ class CollabPort:
             raise
 
     def _reply(self, n: int, order: Order, timeout: float) -> Reply | Failure:
-        name = self._names[n]
+        name, number = self._names[n], next(self._numbers)
         if name not in self._proxies:
             return Failure(f"{name} is not connected")
-        data = order.to_bytes()
-        self.sent += len(data)
-        result = self._proxies[name](timeout=timeout).obey(data, timeout)
-        if isinstance(result, str):
-            return Failure(result)
-        if not isinstance(result, bytes | bytearray | memoryview):
-            return Failure(f"it replied with a {type(result).__name__}")
-        self.received += len(result)
-        return Reply.parse(result, n)
+        line = _Line(self._proxies[name], timeout)
+        answer: Buffer = b""
+        for start, piece in pieces(order.to_bytes()):
+            self.sent += len(piece)
+            answer = line.obey(piece, number, start)
+        reply = bytearray(answer) if len(answer) == PIECE_BYTES else answer
+        while len(answer) == PIECE_BYTES:
+            answer = line.more(number)
+            reply += answer  # type: ignore[operator]  # it is a bytearray
+            if len(reply) > MOST_BYTES:
+                return Failure("its reply is too large")
+        self.received += len(reply)
+        return Reply.parse(reply, n)
+
+
+class _Line:
+    """Calls to one member, which all together may take so many seconds. A `CoreError` if it gives no bytes."""
+
+    def __init__(self, proxy: Any, timeout: float) -> None:
+        self._proxy, self._timeout, self._end = proxy, timeout, time.monotonic() + timeout
+
+    def obey(self, piece: Buffer, number: int, start: int) -> Buffer:
+        left = self._left()
+        return _bytes(self._proxy(timeout=left).obey(piece, left, number, start))
+
+    def more(self, number: int) -> Buffer:
+        return _bytes(self._proxy(timeout=self._left()).more(number))
+
+    def _left(self) -> float:
+        if (left := self._end - time.monotonic()) <= 0:
+            raise CoreError(f"it did not reply within {self._timeout:.1f} s")
+        return left
+
+
+def _bytes(result: object) -> Buffer:
+    if isinstance(result, bytes | bytearray | memoryview):
+        return result
+    raise CoreError(result if isinstance(result, str) else f"it replied with a {type(result).__name__}")
 
 
 class Conductor:

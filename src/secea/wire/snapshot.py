@@ -18,6 +18,8 @@ from secea.errors import ProtocolError, SnapshotError
 
 _MAGIC: Final = b"secea snapshot 1\n"
 _CHECKSUM_BYTES: Final = 32
+_PLAIN: Final = {type(None), bool, int, float, str}
+"""What JSON takes as it is. Lists of nothing else, such as names, are written without a look at each."""
 
 
 def dumps(value: object) -> bytes:
@@ -34,25 +36,38 @@ def dumps(value: object) -> bytes:
                 arrays.append(np.ascontiguousarray(x))
                 return {"as": "array", "dtype": x.dtype.str, "shape": list(x.shape)}
             case tuple():
-                return {"as": "tuple", "items": [plain(item) for item in x]}
+                return {"as": "tuple", "items": plain(list(x))}
             case list():
-                return [plain(item) for item in x]
+                return x if set(map(type, x)) <= _PLAIN else [plain(item) for item in x]
             case dict():
                 return {"as": "dict", "items": [[plain(key), plain(item)] for key, item in x.items()]}
             case _:
                 raise TypeError(f"a {type(x).__name__} cannot be part of a snapshot")
 
     text = json.dumps(plain(value), separators=(",", ":")).encode()
-    body = b"".join([_MAGIC, len(text).to_bytes(8, "little"), text, *(a.tobytes() for a in arrays)])
-    return body + hashlib.sha256(body).digest()
+    parts: list[bytes | memoryview] = [
+        _MAGIC,
+        len(text).to_bytes(8, "little"),
+        text,
+        *(a.reshape(-1).view(np.uint8).data for a in arrays),
+    ]
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(part)
+    return b"".join([*parts, hashed.digest()])
+
+
+def checksum(data: bytes) -> bytes:
+    """The hash that a snapshot ends with: snapshots of equal values have equal ones."""
+    return data[-_CHECKSUM_BYTES:]
 
 
 def loads(data: bytes) -> Any:
     """The value of a snapshot; a `SnapshotError` where it is damaged or not one."""
-    body, checksum = memoryview(data)[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    body = memoryview(data)[:-_CHECKSUM_BYTES]
     if bytes(body[: len(_MAGIC)]) != _MAGIC:
         raise SnapshotError("this is not saved state of this version of secea")
-    if hashlib.sha256(body).digest() != checksum:
+    if hashlib.sha256(body).digest() != checksum(data):
         raise SnapshotError("saved state is damaged: its checksum does not match")
     start = len(_MAGIC) + 8
     position = start + int.from_bytes(body[len(_MAGIC) : start], "little")

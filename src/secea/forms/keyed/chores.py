@@ -173,7 +173,7 @@ class Desk:
         return lambda: streams.add_noise(self.ring, e, KEY, 0, noise)
 
     def add(self) -> Work:
-        """The server adds a chunk of one upload. With drop-outs it checks it when it comes, and again when it is added."""
+        """The server adds a chunk of one upload. With drop-outs it is checked when it comes and when it is added."""
         total = self.elements(self.slots, self.width)
         payload = bytes(self.ring.to_bytes(total))
 

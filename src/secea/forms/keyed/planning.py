@@ -69,7 +69,8 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
     rows = own * params.dim * 8
     numbers = form.numbers(params)
-    upload = entities * (params.dim + numbers.checks + 2) * numbers.ring.element_bytes
+    word = numbers.ring.size * numbers.ring.dtype.itemsize  # an element in memory
+    upload = entities * (params.dim + numbers.checks + 2) * word
     lists = N * (own + 1) * 32
     chunk = min(CHUNK_BYTES, max(upload, lists))  # a small message is one chunk
     # With drop-outs: the sum, which becomes the broadcast, and the beginnings of uploads that are not complete.
