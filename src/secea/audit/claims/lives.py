@@ -12,7 +12,7 @@ from typing import Any
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.begins import Life, Said, names_that_change, openings
 from secea.audit.mutants import lives as mutants
-from secea.errors import SecEAError
+from secea.errors import SERVER, SecEAError
 from secea.forms.keyed.client import KeyedClient
 from secea.party.client import Client
 from secea.steps import oprf
@@ -106,6 +106,18 @@ class Meddling(Life):
             self.said[where] = []
 
 
+class Waiting(Life):
+    """After each step, clients say who may have kept what they wait for."""
+
+    def ask(self, then: str = "") -> None:
+        """Hear them all."""
+        for n, client in self.parties.clients.items():
+            where, missing = f"{len(self.said)}: client {n} in {client.at.phase}{then}", client.overdue()
+            if missing is not None and SERVER not in missing.suspects:
+                raise Objection(f"a client blames others alone for what did not come, and not the relay: {where}")
+            self.said[where] = [str(missing)] if missing else []
+
+
 def _both(subject: Subject, life: type[Life]) -> Said:
     return names_that_change(subject, life) | {f"with drop-outs {k}": v for k, v in openings(subject, life).items()}
 
@@ -127,3 +139,11 @@ def said_once(subject: Subject) -> int:
     Two uploads under the same masks would show which rows changed, and by how much.
     """
     return len(_both(subject, Meddling))
+
+
+@claim("record", KEYED, mutants=(mutants.RELAY_TRUSTED,))
+def withheld(subject: Subject) -> int:
+    """Keyed: a client that waits for a message of another one suspects the server, too: it may have kept it."""
+    waits = [each for each in _both(subject, Waiting).values() if each]
+    assert waits
+    return len(waits)

@@ -1,27 +1,35 @@
-"""Claims about what a site relies on: its disk, which may be full, and the system's randomness."""
+"""Claims about what a site relies on: its disk, which may be full, its user's code, and the system's randomness."""
 
 from __future__ import annotations
 
 import errno
 import inspect
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
-from secea.audit.claims.hosts import SETS, Site
+from secea.audit.claims.hosts import ME, SETS, Site
+from secea.audit.mutants import hosts
 from secea.audit.mutants import sites as mutants
 from secea.audit.standing import Within, attributes_stand_in
+from secea.engines import core, files
+from secea.engines import site as engines_site
 from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
 from secea.engines.federation import Federation
-from secea.engines.port import Failure, Reply, Task
+from secea.engines.host import Participant
+from secea.engines.port import Failure, Order, Reply, Task
 from secea.engines.store import Store
-from secea.errors import SnapshotError
+from secea.errors import SERVER, FederationError, RoundLost, SnapshotError, TableError
+from secea.forms import form_of
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.phases import REST
@@ -135,6 +143,48 @@ def unsaved(subject: Subject) -> int:
     return cases + 1
 
 
+# ---------------------------------------------------------------------------------------------------- the user's errors
+
+
+def _raises(error: Exception) -> Callable[..., Any]:
+    def call(*_: object) -> Any:
+        raise error
+
+    return call
+
+
+def _told(site: Site) -> bytes:
+    """Everything that the site's process says when it is its turn."""
+    ours, theirs = socket.socketpair()
+    order = Order(Task.ROUND, site.host.client.at.round + 1)
+    with ours, TemporaryDirectory() as folder, ExitStack() as alone:
+        client = core.Client(Path(folder) / "site.toml", alone)
+        client.__dict__["_host"] = site.host  # in place of one from that file
+        with theirs, suppress(Exception):  # the core ends with the user's error
+            core.do(client, [core.Asked(bytearray(order.to_bytes()), theirs, 9.0, time.monotonic() + 9.0)])
+        said = b""
+        while more := ours.recv(1 << 16):
+            said += more
+    return said
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.CORE_TELLS_ALL, hosts.TELLS_ALL))
+def errors_at_cores(subject: Subject) -> int:
+    """Both forms: whatever a user's own code raises, others hear of it no more than its type."""
+    secret = SETS[0][0]
+    errors = [kind(f"no row for {secret!r}") for kind in (ValueError, KeyError, TableError, FederationError, RoundLost)]
+    with TemporaryDirectory() as folder:
+        for number, error in enumerate(errors):
+            site = Site(subject, Path(folder) / f"{number}")
+            _asked(site)
+            site.host._participant = Participant(lambda: SETS[ME], _raises(error))
+            said = _told(site)
+            if secret.encode() in said:
+                raise Objection(f"the text of a {type(error).__name__} in a user's code leaves the site: {said!r}")
+            assert type(error).__name__.encode() in said, said
+    return len(errors)
+
+
 # ------------------------------------------------------------------------------------------------------- the randomness
 
 
@@ -146,7 +196,7 @@ def sources(x: object, path: str, seen: set[int]) -> Iterator[tuple[str, object]
     if id(x) in seen:
         return
     seen.add(id(x))
-    inner = dict(x) if isinstance(x, Mapping) else {}
+    inner = dict(x) if isinstance(x, Mapping) else dict(enumerate(x)) if isinstance(x, tuple) else {}
     if type(x).__module__.startswith("secea."):
         slots = [name for each in type(x).__mro__ for name in getattr(each, "__slots__", ())]
         inner = {name: getattr(x, name) for name in slots if hasattr(x, name)} | getattr(x, "__dict__", {})
@@ -155,6 +205,17 @@ def sources(x: object, path: str, seen: set[int]) -> Iterator[tuple[str, object]
             yield f"{path}.{name}", value
         else:
             yield from sources(value, f"{path}.{name}", seen)
+
+
+def _of_files(site: Site) -> tuple[Server, Store]:
+    """The server of the same federation, and its store, as engines make them from files."""
+    session = replace(site.parties.session, form=form_of(site.parties.session.form.name))
+    with TemporaryDirectory() as above:
+        folder = Path(above)
+        files.write_identity(site.parties.identities[SERVER], folder / "key")
+        files.write_session(session, folder / "federation.json")
+        made = engines_site.Site(folder / "federation.json", folder / "key", folder / "state")
+        return made.server(), made.store
 
 
 @claim("record", KEYED, PAILLIER, mutants=(mutants.BY_THE_CLOCK, mutants.NONCES_BY_THE_CLOCK))
@@ -173,7 +234,7 @@ def drawn_by_the_system(subject: Subject) -> int:
             site.obeys()  # and saves
             site.born()
         assert site.host._restored() is not None
-    found.update(sources(site.store, "a store", set()))
+    found.update(sources(_of_files(site), "a server", set()))
     federation = Federation(Params(clients=len(SETS), dim=1, collusion=1), subject.form)
     found.update(sources(federation, "a federation", set()))
     if subject.form.name == KEYED:  # the keys of the other form take long
@@ -182,5 +243,10 @@ def drawn_by_the_system(subject: Subject) -> int:
     for what, source in found.items():
         if source is not os.urandom:
             raise Objection(f"what {what} gives does not come from the operating system")
-    assert all(f"{life}.client.part._entropy" in found for life in LIVES), found.keys()
+    wanted = {
+        *(f"{life}.client.part._entropy" for life in LIVES),
+        "a server.0.part.link.entropy",
+        "a server.1._entropy",
+    }
+    assert wanted <= found.keys(), found.keys()
     return len(found)

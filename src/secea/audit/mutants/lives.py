@@ -8,6 +8,7 @@ from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.epochs import within
 from secea.audit.mutants.keyed import mutant
+from secea.errors import SERVER, ProtocolError
 from secea.forms.keyed.client import KeyedClient, Released
 from secea.forms.keyed.names import Naming
 from secea.party.client import Client
@@ -57,6 +58,16 @@ class Corrects(Client):
         super().contribute(table, round)
 
 
+_overdue = Client.overdue
+
+
+def _others_alone(self: Client) -> ProtocolError | None:
+    """Blames whoever should have sent it."""
+    missing = _overdue(self)
+    senders = [n for n in missing.suspects if n != SERVER] if missing else []
+    return ProtocolError(senders, missing.fault) if missing and senders else missing
+
+
 GRID_OF_A_RUN = mutant(
     "grid-of-a-run", "At the end of a run a client forgets how coarse its tables were.", Overheard(of_client=GridOfARun)
 )
@@ -76,4 +87,7 @@ TABLE_CORRECTED = Mutant(
     "table-corrected",
     "A client takes another table while it uploads, under the same masks.",
     {KEYED: Subject(Overheard(), client=Corrects)},
+)
+RELAY_TRUSTED = within(
+    "relay-trusted", "Who waits for a message blames its sender alone.", Client, "overdue", _others_alone
 )

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any
 
 from secea.audit.mutants.common import both
+from secea.engines import core
 from secea.engines.host import Host
 from secea.engines.store import Store
 from secea.errors import SnapshotError
@@ -55,6 +56,11 @@ def _nonces_of_the_clock(self: Store, *args: Any) -> None:
 SENDS_UNSAVED = both("sends-unsaved", "A host that cannot save goes on.", within=((Host, "_save", _goes_on_unsaved),))
 STORE_SWALLOWS = both(
     "store-swallows", "A store keeps to itself that it could not save.", within=((Store, "save", _swallows),)
+)
+CORE_TELLS_ALL = both(
+    "core-tells-all",
+    "The process of a site tells others the text of an error.",
+    within=((core.Client, "stopped", lambda _, error: f"{type(error).__name__}: {error}".encode()),),
 )
 BY_THE_CLOCK = both(
     "drawn-by-the-clock", "A host's client draws from a generator that begins with the time.",
