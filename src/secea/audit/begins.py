@@ -110,9 +110,9 @@ class Life:
         self.ask(", trained")
 
 
-def names_that_change(subject: Subject) -> Said:
+def names_that_change(subject: Subject, of: type[Life] = Life) -> Said:
     """Set-ups, epochs of names and unions, and each of them broken off everywhere."""
-    life = Life(subject)
+    life = of(subject)
     for phase, until in ("commit", "deal"), ("commit", "list"), ("list", "confirm"), ("list", "evaluate"):
         life.go(phase, until)
     for phase, until in ("list", "secret"), ("secret", "table"), ("secret", REST):
@@ -133,9 +133,9 @@ def names_that_change(subject: Subject) -> Said:
     return life.said
 
 
-def openings(subject: Subject) -> Said:
+def openings(subject: Subject, of: type[Life] = Life) -> Said:
     """Rounds with drop-outs: with all, without one, and broken off everywhere."""
-    life = Life(replace(subject, form=replace(form_of(subject), batch=2)), dropouts=1)
+    life = of(replace(subject, form=replace(form_of(subject), batch=2)), dropouts=1)
     life.go("commit")
     for gone, until in ((), "agree"), ((), "open"), ((2,), "agree"), ((2,), "open"), ((2,), REST), ((), REST):
         life.exchange.here, life.exchange.losses = set(range(CLIENTS)), {}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import IntEnum
+from itertools import product
+from typing import Any
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.names import Askers, Next, corrupt, driven, following, naming
-from secea.audit.attacks.stage import word
+from secea.audit.attacks.stage import announcement, word
+from secea.audit.begins import believes
 from secea.audit.claims.names import BOUND, LATER, ROGUE, UPDATES, N, T, _moved, parties_of
 from secea.audit.mutants import epochs as mutants
 from secea.errors import SERVER, FederationError, ProtocolError
@@ -111,6 +114,49 @@ def key_over_many_sessions(subject: Subject) -> int:
         if not naming(old.clients[n]).successor:
             raise Objection("a client goes back to the session before, though it confirmed a newcomer's list")
     return 3
+
+
+def _believed(session: Next, members: range) -> list[str]:
+    """The phases that some client would begin with these members, of any numbers that could be next."""
+    found = []
+    for n, row in product(range(session.session.params.clients), session.session.rows):
+        at = session.clients[n].at
+        for union, names, round_ in product((0, 1), range(at.names + 2), (0, 1)) if row.announced else ():
+            numbers: dict[str, Any] = {"epoch": at.union + union, "weights": names, "round": at.round + round_}
+            said = announcement(session, row.phase, members, n, **numbers)  # type: ignore[arg-type]
+            if believes(session.clients[n], said):
+                found.append(row.phase)
+    return found
+
+
+@claim("attack", KEYED, mutants=(mutants.LEAVERS_STAY,))
+def who_left(subject: Subject) -> int:
+    """Keyed: clients that left take part in nothing once the key is handed over: no names, no union, no round.
+
+    After the set-up, when clients were asked to train, when they have trained, and after a round.
+    """
+    session, cases = _next(_old(subject), *range(N - 1), collusion=1), 0
+    session.setup()
+    stay, clients = range(N - 1), session.clients
+
+    def look(where: str, phases: set[str]) -> None:
+        nonlocal cases
+        if with_them := _believed(session, range(N)):
+            raise Objection(f"{where}, the phase '{with_them[0]}' may begin with a client that left")
+        assert phases <= set(_believed(session, stay)), "nothing may begin: the attack sees nothing"
+        cases += 1
+
+    look("after the set-up", {"list", "secret", "ready"})
+    session.server.begin("ready", stay)
+    session.exchange.deliver()
+    look("asked to train", {"list", "secret"})
+    for n in stay:
+        clients[n].contribute({name: [1.0] for name in clients[n].part.next_names}, 1)
+    look("trained", {"secret", "upload"})
+    session.exchange.step()
+    session.exchange.run("upload", stay)
+    look("after a round", {"list", "secret", "ready"})
+    return cases
 
 
 def _signs(old: Parties, session: Session, me: int) -> bool:

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from secea.arithmetic import grid, streams
+from secea.arithmetic._kernels import lib, twin
+from secea.arithmetic.field import PRIMES30, RING61, Ring
+from secea.arithmetic.streams import Noise
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import derivations, keyed, views
@@ -124,3 +129,74 @@ def tables_as_specified(subject: Subject) -> int:
         if sent != lookup_table(part, at, F):
             raise Objection(f"the lookup table of {size} names is not as specified")
     return sum(sizes)
+
+
+RINGS: Final = (RING61, Ring(PRIMES30[:3]))
+ROWS: Final = 37
+"""More than a tile of any loop, and odd."""
+
+
+def _computed(ring: Ring) -> dict[str, bytes]:
+    """What all loops make of the same inputs: streams, noise, fill, grids, sums and products."""
+    rng, dim, made = np.random.default_rng(8), 5, dict[str, bytes]()
+    keys = [rng.bytes(32) for _ in range(5)]
+    x = streams.stream(ring, keys[0], 3, ROWS, dim)
+    factors, weights = streams.stream(ring, keys[1], 1 << 31, ROWS, nonzero=True), x[:, 0].copy()
+    sums = {"streams": x.copy(), "noise": x.copy(), "wide noise": x.copy(), "scaled": x.copy(), "added": x.copy()}
+    streams.add_streams(ring, sums["streams"], keys, [1, -1, 1, -1, -1], 70_000)
+    streams.add_noise(ring, sums["noise"], keys[2], 2, Noise(6, (60,), 1 << 33))
+    streams.add_noise(ring, sums["wide noise"], keys[2], 2, Noise(10, (55440, 13), 12345))
+    streams.scaled_rows(ring, sums["scaled"], x, factors, places=np.arange(ROWS)[::-1].copy(), added=x)
+    whole = rng.integers(-(1 << 59), 1 << 59, (ROWS, dim))
+    streams.add_scaled(ring, sums["added"], whole, 2520)
+    sums |= {
+        "row streams": streams.row_streams(ring, np.frombuffer(rng.bytes(32 * ROWS), np.uint8).reshape(-1, 32), 9, dim),
+        "weighted": streams.weighted_sums(ring, x, weights), "inverses": ring.inverse(factors),
+        "products": ring.multiply(x, sums["streams"]), "differences": ring.subtract(x, sums["noise"]),
+        "nonzero": factors,
+    }  # fmt: skip
+    made |= {what: each.tobytes() for what, each in sums.items()}
+    made["means"] = ring.join(x.copy(), 2.0**-40, 12345).tobytes()
+    for what, table in _matrices(rng, dim).items():
+        used, step = grid.grid_of(table, table.dtype)
+        bits, steps = grid.grid_of_rows(table, used, step)
+        names = rng.integers(0, 1 << 64, len(table), np.uint64)
+        filled = streams.encode(table, names, keys, 40, 14, 1 << 11, bits, steps, 1.0)
+        made[f"fill of {what}"] = bits.tobytes() + steps.tobytes() + filled.tobytes()
+    return made
+
+
+def _matrices(rng: np.random.Generator, dim: int) -> dict[str, NDArray[np.float64]]:
+    """Tables of all kinds."""
+    some = rng.normal(size=(ROWS, dim))
+    special = rng.choice([0.0, -0.0, 64.0, -64.0, 2.0**-1070, 0.125], some.shape)
+    odd = np.where(rng.random(some.shape) < 0.3, special, some)
+    coarse = np.round(rng.normal(size=(ROWS, 9)), 1)
+    coarse[::2] = np.ldexp(rng.integers(-99, 99, coarse[::2].shape), -5)
+    return {
+        "fine numbers": some,
+        "odd numbers": odd,
+        "float32": some.astype(np.float32).astype(float),
+        "coarse": coarse,
+    }
+
+
+@claim("record", KEYED, mutants=(mutants.PORTABLE_FILL, mutants.PORTABLE_LANES, mutants.TWIN_SUMS))
+def every_processor(subject: Subject) -> int:
+    """Keyed: what is computed does not depend on the processor, or on whether loops could be compiled.
+
+    Streams, noise, fill and arithmetic are the same, to the bit, with AES instructions of each kind and without, and in
+    the loops that stand in for compiled ones. So what other claims see on one machine holds on all.
+    """
+    cases = 0
+    for ring in RINGS:
+        best = _computed(ring)
+        ways = {f"level {level}": (level, lib) for level in range(streams.BEST)}
+        for way, (level, loops) in {**ways, "loops that were not compiled": (0, twin)}.items():
+            with standing_in({lib: loops}, but="secea.arithmetic._kernels"), streams.use(level):
+                found = _computed(ring)
+            for what, expected in best.items():
+                cases += 1
+                if found[what] != expected:
+                    raise Objection(f"{what} differ with {way}, modulo {len(ring.primes)} primes")
+    return cases

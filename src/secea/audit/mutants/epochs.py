@@ -207,3 +207,18 @@ FIRST_NAMES_LATER = within(
     "check_begin",
     _any_first_epoch,
 )
+
+
+_checks = KeyedClient.check_begin
+
+
+def _with_leavers(self: KeyedClient, at: Agreement) -> None:
+    """Looks at the others alone."""
+    begins = at.phase == self.form.setup_phase
+    stay = at.members if begins else tuple(n for n in at.members if n < self.params.clients)
+    _checks(self, replace(at, members=stay, participants=stay if at.participants == at.members else at.participants))
+
+
+LEAVERS_STAY = within(
+    "leavers-stay", "Clients that left may be members of what follows.", KeyedClient, "check_begin", _with_leavers
+)

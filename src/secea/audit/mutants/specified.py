@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic import portable
+from secea.arithmetic._kernels import twin
 from secea.arithmetic.field import Residues, Ring
+from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.derivations import replaced
 from secea.audit.mutants.keyed import filling, mutant
@@ -75,3 +79,31 @@ SHORT_WEIGHTS = replaced(
     "weights-repeat", "The weights of a lookup table repeat after 1,024 tags.", {fill: _repeating(1 << 10)}
 )
 WEIGHTS_OF_ONE = replaced("one-weight", "All tags of a lookup table have the same weight.", {fill: _repeating(1)})
+
+
+_encode: Any = portable.encode
+_blocks_of, _weighted_sums = portable.blocks_of, cast(Any, twin.weighted_sums61)
+
+
+def _half_as_wide(*args: Any) -> NDArray[np.int64]:
+    """A fill of narrower numbers than it should have."""
+    *first, w, used, step, cap = args
+    filled: NDArray[np.int64] = _encode(*first, w // 2, used, step, cap)
+    return filled
+
+
+def _elsewhere(name: str, missing: str, owner: object, attribute: str, other: Any) -> Mutant:
+    return Mutant(name, missing, {KEYED: Subject(Overheard(), within=((owner, attribute, other),))})
+
+
+PORTABLE_FILL = _elsewhere(
+    "fill-without-instructions", "Without AES instructions the fill is half as wide.", portable, "encode", _half_as_wide
+)
+PORTABLE_LANES = _elsewhere(
+    "streams-without-instructions", "Without AES instructions all chunks have the same key streams.",
+    portable, "blocks_of", lambda key, lane, prime, first, count: _blocks_of(key, 0, prime, first, count),
+)  # fmt: skip
+TWIN_SUMS = _elsewhere(
+    "check-without-compiler", "Where loops could not be compiled, checks leave out the last column.",
+    twin, "weighted_sums61", lambda *args: _weighted_sums(*args[:-1], args[-1] - 1),
+)  # fmt: skip

@@ -1,0 +1,74 @@
+"""Forms whose clients take messages that are not whole."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.common import both
+from secea.audit.mutants.keyed import mutant
+from secea.forms.keyed.client import KeyedClient
+from secea.forms.keyed.tables import Result
+from secea.party.phases import Agreement
+from secea.wire.keys import Opener
+from secea.wire.link import Link, Opened, Verifier
+from secea.wire.messages import Buffer, Header
+
+_open, _opener, _take = Link.open, Link._opener, Link.take
+
+
+def _any_later(self: Link, header: Header, message: Buffer) -> Opened:
+    """Takes whatever chunk comes next."""
+    stream = self._streams.get(header.sender)
+    if stream is None or stream.label != header.label():
+        return _open(self, header, message)
+    due, stream.next = stream.next, max(stream.next, header.chunk)
+    try:
+        return _open(self, header, message)
+    finally:
+        stream.next = due
+
+
+def _goes_on_there(self: Link, opened: Opened) -> None:
+    """The next chunk is the one after this."""
+    opened.stream.next = opened.header.chunk
+    _take(self, opened)
+
+
+def _from_here_on(self: Link, header: Header) -> Opener | Verifier:
+    """A message begins with the chunk that comes first."""
+    made = _opener(self, header)
+    made.next = header.chunk
+    return made
+
+
+class BeforeTheTag(KeyedClient):
+    """Has means when the last chunk was right."""
+
+    all_chunks = True
+
+    def stream(self, kind: IntEnum, sender: int, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
+        """Do not wait for the tag."""
+        super().stream(kind, sender, chunk, chunks, payload, at)
+        if chunk + 1 == chunks or not self.all_chunks:
+            assert self.round is not None
+            assert self.round.means is not None
+            self.result = Result(self.names, self.round.means, self.round.found)
+
+
+class SoFar(BeforeTheTag):
+    """Has means of all chunks that were right."""
+
+    all_chunks = False
+
+
+CHUNKS_MISSING = both(
+    "chunks-missing", "Chunks of a message may be missing.",
+    within=((Link, "open", _any_later), (Link, "take", _goes_on_there), (Link, "_opener", _from_here_on)),
+)  # fmt: skip
+MEANS_BEFORE_THE_TAG = mutant(
+    "means-before-the-tag",
+    "Means count when the last chunk was right, before the broadcast's tag comes.",
+    Overheard(of_client=BeforeTheTag),
+)
+MEANS_SO_FAR = mutant("means-so-far", "Means of chunks before a wrong one count.", Overheard(of_client=SoFar))
