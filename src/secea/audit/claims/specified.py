@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import grid, streams
 from secea.arithmetic._kernels import lib, twin
-from secea.arithmetic.field import PRIMES30, RING61, Ring
+from secea.arithmetic.field import PRIMES30, RING56, RING61, Ring
 from secea.arithmetic.streams import Noise
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
@@ -131,7 +131,7 @@ def tables_as_specified(subject: Subject) -> int:
     return sum(sizes)
 
 
-RINGS: Final = (RING61, Ring(PRIMES30[:3]))
+RINGS: Final = (RING56, RING61, Ring(PRIMES30[:3]))
 ROWS: Final = 37
 """More than a tile of any loop, and odd."""
 

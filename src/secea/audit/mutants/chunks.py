@@ -52,8 +52,7 @@ class BeforeTheTag(KeyedClient):
         super().stream(kind, sender, chunk, chunks, payload, at)
         if chunk + 1 == chunks or not self.all_chunks:
             assert self.round is not None
-            assert self.round.means is not None
-            self.result = Result(self.names, self.round.means, self.round.found)
+            self.result = Result(tuple(self.round.table.names), self.round.table.matrix, self.round.found)
 
 
 class SoFar(BeforeTheTag):

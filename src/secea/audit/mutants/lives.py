@@ -53,7 +53,7 @@ class Corrects(Client):
         """In place of the table that is on its way."""
         part = self.part
         if isinstance(part, KeyedClient) and part.round is not None and part.released.round == part.round.number:
-            part.round = replace(part.round, values=part.tables.encoded(part.checked(table), part.names))
+            part.round = replace(part.round, table=part.checked(table))
             return
         super().contribute(table, round)
 

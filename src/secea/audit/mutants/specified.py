@@ -82,7 +82,7 @@ WEIGHTS_OF_ONE = replaced("one-weight", "All tags of a lookup table have the sam
 
 
 _encode: Any = portable.encode
-_blocks_of, _weighted_sums = portable.blocks_of, cast(Any, twin.weighted_sums61)
+_blocks_of, _weighted_sums = portable.blocks_of, cast(Any, twin.weighted_sums64)
 
 
 def _half_as_wide(*args: Any) -> NDArray[np.int64]:
@@ -105,5 +105,5 @@ PORTABLE_LANES = _elsewhere(
 )  # fmt: skip
 TWIN_SUMS = _elsewhere(
     "check-without-compiler", "Where loops could not be compiled, checks leave out the last column.",
-    twin, "weighted_sums61", lambda *args: _weighted_sums(*args[:-1], args[-1] - 1),
+    twin, "weighted_sums64", lambda *args: _weighted_sums(*args[:-1], args[-1] - 1),
 )  # fmt: skip
