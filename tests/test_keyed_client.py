@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from secea.arithmetic.field import M61
-from secea.audit.views import Whole
+from secea.audit.views import Whole, WholeTable
 from secea.errors import SERVER, FaultyPeer, RoundLost
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.params import Params
 from secea.party.phases import UNKNOWN, Agreement, Row
-from secea.table import Table
 from secea.testing import Parties
 
 TABLES: Final = [{"a": [1.0, 2.0], "b": [0.0, 1.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0]}, {"a": [0.5, 0.0]}]
@@ -234,7 +233,7 @@ def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: flo
     values = np.zeros((1, dim), np.int64)
     values[:, : 1 if beyond else dim] = sign * round((65.0 + beyond * part.params.resolution) * 2**part.numbers.f)
     part.tables = Whole(part)
-    part.round = replace(part.round, table=Table(["a"], values.astype(np.float64)))
+    part.round = replace(part.round, table=WholeTable(["a"], values.astype(np.float64), values))
     parties.exchange.run("upload", range(2))
     assert part.without_mean == (() if there else ("a",))
     assert parties.clients[1].part.without_mean == ()

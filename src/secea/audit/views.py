@@ -178,20 +178,28 @@ class Stage:
         numbers = np.array([own.get(slot, none) for slot in slots], np.int64).reshape(len(slots), self.case.dim)
         rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int64)
         part.tables = Whole(part)
-        part.round = Round(r + 1, Table.trusted(part.names, numbers.astype(np.float64)), rows, b"")
+        part.round = Round(r + 1, WholeTable(part.names, numbers.astype(np.float64), numbers), rows, b"")
         part.enter(self.at(r))
         return part.round
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class WholeTable(Table):
+    """A table of integers. They stay, whatever means are written into its matrix."""
+
+    numbers: NDArray[np.int64]
+
+
 class Whole(Tables):
-    """Tables of small integers, which are taken as they are, without fixed point and fill."""
+    """Tables of integers, which are taken as they are, without fixed point and fill."""
 
     def __init__(self, part: KeyedClient) -> None:
         self.__dict__.update(part.tables.__dict__)
 
     def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The same numbers."""
-        return table.matrix[rows].astype(np.int64)
+        assert isinstance(table, WholeTable)
+        return table.numbers[rows]
 
 
 def slot_of(name: object) -> int:
