@@ -146,11 +146,12 @@ class Member:
         before, order = self._order
         if (number, start) != (before, len(order)) or len(order) + len(piece) > MOST_BYTES:
             return "a piece of an order is missing, or the order is too large"
-        if len(piece) == PIECE_BYTES:
+        if order or len(piece) == PIECE_BYTES:
             order += piece
+        if len(piece) == PIECE_BYTES:
             return b""
         self._order = 0, bytearray()
-        return self._obeyed(order + piece if order else piece, timeout, number)
+        return self._obeyed(order or piece, timeout, number)
 
     def _obeyed(self, order: Buffer, timeout: float, number: int) -> Buffer | str:
         assert self._core is not None
@@ -181,7 +182,7 @@ class Member:
 
 
 class CollabPort:
-    """The clients of an NVFlare job as a `Port`: one call for each order, all at the same time."""
+    """The clients of an NVFlare job as a `Port`: a call for each order, or for each piece of it, all at once."""
 
     def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
         self._names, self._proxies = names, proxies
