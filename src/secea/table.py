@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,7 +46,8 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
         seen: set[Name] = set()
         twice = next(name for name in result if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise TableError(f"the entity {twice!r} occurs more than once")
-    return result
+    # Millions of names are kept once, whoever has them.
+    return names if isinstance(names, tuple) and all(map(is_, names, result)) else result
 
 
 def name_bytes(name: Name) -> bytes:

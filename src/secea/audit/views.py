@@ -30,7 +30,7 @@ from secea.audit.tiny import NOBODY, Copies, Draws, Summing, small
 from secea.errors import SERVER, RoundLost
 from secea.forms.keyed.client import KeyedClient, Round
 from secea.forms.keyed.form import Kind
-from secea.forms.keyed.tables import Tables
+from secea.forms.keyed.tables import Places, Tables
 from secea.party.phases import Agreement
 from secea.steps.means import Secrets
 from secea.table import Table
@@ -176,7 +176,7 @@ class Stage:
         part, none = self.part(n), (0,) * self.case.dim
         slots = [slot_of(name) for name in part.names]
         numbers = np.array([own.get(slot, none) for slot in slots], np.int64).reshape(len(slots), self.case.dim)
-        rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int64)
+        rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int32)
         part.tables = Whole(part)
         part.round = Round(r + 1, WholeTable(part.names, numbers.astype(np.float64), numbers), rows, b"")
         part.enter(self.at(r))
@@ -196,7 +196,7 @@ class Whole(Tables):
     def __init__(self, part: KeyedClient) -> None:
         self.__dict__.update(part.tables.__dict__)
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The same numbers."""
         assert isinstance(table, WholeTable)
         return table.numbers[rows]

@@ -13,7 +13,7 @@ def checked(given: Table, due: tuple[Name, ...], params: Params, number: int, *,
 
     `known`: a table with these names was checked before.
     """
-    if not known and set(given.names) != set(due):
+    if not known and tuple(given.names) != due and set(given.names) != set(due):
         unlike = min(set(given.names) ^ set(due), key=repr)
         where = "the set-up, but not in the table" if unlike in due else "the table, but not in the set-up"
         raise TableError(f"{party(number)}: entity {unlike!r} is in {where} of this round")

@@ -203,7 +203,9 @@ class Owners:
             part.naming.names = replace(part.naming.names, own=tuple(names))
             table = Table([*names, *(f"beside {i}" for i in range(len(more)))], matrix)
             part.tables.look_at(table)
-            out[n, own] = part.tables.encoded_rows(table, np.arange(own.size), part.tables.hashed(part.names))
+            out[n, own] = part.tables.encoded_rows(
+                table, np.arange(own.size, dtype=np.int32), part.tables.hashed(part.names)
+            )
         return out
 
 

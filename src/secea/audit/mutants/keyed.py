@@ -21,7 +21,7 @@ from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.shared import RoundSecrets
-from secea.forms.keyed.tables import Tables
+from secea.forms.keyed.tables import Places, Tables
 from secea.forms.keyed.values import Values
 from secea.params import Params
 from secea.party.form import Got
@@ -217,7 +217,7 @@ NO_H = mutant("no-h", "The check columns of noise have no pads.", checking(NoH))
 class Unfilled(Tables):
     """No fill."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Only fixed point."""
         return np.asarray(np.rint(np.ldexp(table.matrix[rows].astype(np.float64), self._numbers.f)), np.int64)
 
@@ -226,14 +226,14 @@ class OtherGrid(Tables):
     """All rows have one grid, whatever they are."""
 
     def gridded(
-        self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64], used: int, step: float
+        self, table: Table, rows: Places, entities: NDArray[np.uint64], used: int, step: float
     ) -> NDArray[np.int64]:
         """Rows with this grid."""
         n, exact = self._numbers, np.ascontiguousarray(table.matrix[rows], np.float64)
         grids = np.full(len(rows), used, np.int32), np.full(len(rows), step)
         return streams.encode(exact, entities, self.fill[:-1], n.f, n.s, n.w, *grids, n.cap)
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """That of the table, so that one fine number narrows the fill of all."""
         assert self.grid is not None
         return self.gridded(table, rows, entities, *self.grid)
@@ -242,7 +242,7 @@ class OtherGrid(Tables):
 class NextPower(OtherGrid):
     """A step that is no power of two has a fill as wide as the next one, which does not cover it evenly."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """With that grid."""
         assert self.grid is not None
         used, step = self.grid
@@ -252,7 +252,7 @@ class NextPower(OtherGrid):
 class Scaled(OtherGrid):
     """In a table with a finer grid the fill of a row is half of what it was, and not another draw."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Half of it, if the table is finer than these rows."""
         whole = Tables.encoded_rows(self, table, rows, entities)
         if grid.grid_of(table.matrix, table.dtype) == grid.grid_of(table.matrix[rows], table.dtype):

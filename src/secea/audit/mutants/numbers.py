@@ -21,7 +21,7 @@ from secea.audit.specification import leftover_bits
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.numbers import Numbers
-from secea.forms.keyed.tables import Tables
+from secea.forms.keyed.tables import Places, Tables
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.numbers import Numbers as PaperNumbers
 from secea.params import Params
@@ -39,7 +39,7 @@ Words = NDArray[np.uint64]
 class Floored(OtherGrid):
     """Everything below 1/8 of the resolution is filled, whatever the grid."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: Words) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: Words) -> NDArray[np.int64]:
         """With a grid of at least that."""
         return self.gridded(table, rows, entities, MOST_BITS, floor_of(self._params))
 
@@ -61,7 +61,7 @@ class Forgetful(Tables):
 class Redrawn(OtherGrid):
     """The number that fills the grid is made otherwise."""
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: Words) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: Words) -> NDArray[np.int64]:
         """The same words, and `filled` of them."""
         assert self.grid is not None
         n, own = self._numbers, np.ascontiguousarray(table.matrix[rows], np.float64)

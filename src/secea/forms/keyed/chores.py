@@ -101,8 +101,8 @@ class Desk:
 
     def matrix(self, rows: int) -> NDArray[np.float32]:
         """Embeddings."""
-        rng = np.random.Generator(np.random.PCG64(0))  # made-up data, no secrets
-        return rng.uniform(-self.params.max_abs, self.params.max_abs, (rows, self.params.dim)).astype(np.float32)
+        words = np.frombuffer(KeyStream(KEY).bytes(4 * rows * self.params.dim), "<i4")
+        return (words * (self.params.max_abs / 2**31)).astype(np.float32).reshape(rows, -1)
 
     def elements(self, *shape: int) -> Residues:
         """Elements of the ring."""
@@ -123,7 +123,7 @@ class Desk:
         tables = Tables(self.params, self.numbers, 0, Identity(KEY))
         names = tuple(range(self.own))
         table = Table(names, self.matrix(self.own))
-        rows = np.arange(self.own)
+        rows = np.arange(self.own, dtype=np.int32)
 
         def work() -> object:
             for _ in range(2):  # before a round begins, and when a client is asked

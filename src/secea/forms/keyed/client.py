@@ -36,7 +36,7 @@ from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
 from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
-from secea.forms.keyed.tables import Result, Tables
+from secea.forms.keyed.tables import Places, Result, Tables
 from secea.forms.keyed.values import each
 from secea.params import Params
 from secea.party.form import HAD, ClientDefaults, Got
@@ -63,9 +63,9 @@ class Union:
     L: bytes = b""
     spent: bool = False
     """Whether somebody vanished in a round. Slots without an owner were seen, so the next round needs a new union."""
-    slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    slots: Places = field(default_factory=lambda: np.zeros(0, np.int32), repr=False)
     """The slots of own entities, in order."""
-    order: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    order: Places = field(default_factory=lambda: np.zeros(0, np.int32), repr=False)
     """Which of its names each of these is."""
     keys: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 32), np.uint8), repr=False)
     """The keys of the rows of own entities, in the order of their slots."""
@@ -81,7 +81,7 @@ class Round:
     """The number of the training round."""
     table: Table = field(repr=False)
     """The client's own copy of its table. Means take the place of its rows as they arrive."""
-    rows: NDArray[np.int64] = field(repr=False)
+    rows: Places = field(repr=False)
     """The row of each of its names; -1 for those that it gave up lately, which have none."""
     hashed: bytes
     """What tells these values from others."""
@@ -209,7 +209,7 @@ class KeyedClient(ClientDefaults):
         self.round, self.result = Round(round, mine, rows, hashed), None
         self._say(at)
 
-    def _contributed(self, rows: NDArray[np.int64]) -> tuple[Name, ...]:
+    def _contributed(self, rows: Places) -> tuple[Name, ...]:
         """The names that have rows in a table."""
         return tuple(compress(self.names, (rows >= 0).tolist())) if rows.size and rows.min() < 0 else self.names
 
@@ -382,7 +382,7 @@ class KeyedClient(ClientDefaults):
             for value in each(self.naming.names.prf.of(self.names)[order])
         )
         self.union = replace(
-            self.union, L=L, slots=slots[order].astype(np.int64), order=order.astype(np.int64),
+            self.union, L=L, slots=slots[order].astype(np.int32), order=order.astype(np.int32),
             keys=np.frombuffer(keys, np.uint8).reshape(-1, 32),
         )  # fmt: skip
         return replace(at, size=int(tags.size))
@@ -456,7 +456,7 @@ class KeyedClient(ClientDefaults):
             shared = drawn.of(chunk, count, ())
             y = self._under_keys(own, at)
             streams.add_scaled(ring, y, self._values(own), n.C)
-            rows = means.contribution(ring, y, self.union.slots[own] - span.start, shared)
+            rows = means.contribution(ring, y, self.union.slots[own].astype(np.int64) - span.start, shared)
             self._mask(rows, seeds, own_seed, chunk)
             if self.number not in noisy:
                 yield (ring.to_bytes(rows),)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from secea.forms.keyed.form import Keyed
 
 
-NAME_BYTES: Final = 64 + 32 + 5 * 8
+NAME_BYTES: Final = 64 + 32 + 3 * 4 + 2 * 8
 """What a client keeps of each of its names: PRF value, key of the row, slot, order, place, hash, and the name."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from secea.forms.keyed.numbers import Numbers
 from secea.params import Params
 from secea.table import Name, Table, TableLike, as_table
 from secea.wire.keys import Identity, Mac, expand
+
+Places: TypeAlias = NDArray[np.int32]
+"""Slots, rows, names by number: there are millions of them, and never more than 2^31."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Tables:
         self.grid: tuple[int, float] | None = None
         """The coarsest grid that a whole table had in this session: significant bits, and a common step."""
         # The order of the last table, for which names, and where each of them is in it; and hashes of names.
-        self._order: tuple[Sequence[Name] | None, Sequence[Name], NDArray[np.int64]] = None, (), np.zeros(0, np.int64)
+        self._order: tuple[Sequence[Name] | None, Sequence[Name], Places] = None, (), np.zeros(0, np.int32)
         self._hashed: tuple[tuple[Name, ...], NDArray[np.uint64]] = (), np.zeros(0, np.uint64)
 
     def checked(self, table: TableLike, due: tuple[Name, ...]) -> Table:
@@ -53,14 +57,14 @@ class Tables:
         known = (tuple(given.names), due) == self._order[:2]
         return tables.checked(given, due, self._params, self._number, known=known)
 
-    def where(self, table: Table, names: tuple[Name, ...]) -> NDArray[np.int64]:
+    def where(self, table: Table, names: tuple[Name, ...]) -> Places:
         """The row of each name in a table, -1 if it has none; the tables of one client mostly have one order."""
         given = tuple(table.names)
         if (given, names) != self._order[:2]:
-            rows = np.arange(len(names))
+            rows = np.arange(len(names), dtype=np.int32)
             if given != names:
                 place = {name: i for i, name in enumerate(given)}
-                rows = np.array([place.get(name, -1) for name in names], np.int64)
+                rows = np.array([place.get(name, -1) for name in names], np.int32)
             self._order = given, names, rows
         return self._order[2]
 
@@ -77,7 +81,7 @@ class Tables:
             used, step = min(used, self.grid[0]), max(step, self.grid[1])
         self.grid = used, step
 
-    def fingerprint(self, table: Table, rows: NDArray[np.int64], round: int) -> bytes:
+    def fingerprint(self, table: Table, rows: Places, round: int) -> bytes:
         """What tells the values of a training round from all others, without keeping them: GMAC, never shown."""
         said = Mac(expand(self._went_out, "round", b"%d" % round))
         said.update(repr((table.dtype.str, table.matrix.shape, self.grid)).encode())
@@ -86,7 +90,7 @@ class Tables:
             said.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
         return said.digest()
 
-    def encoded_rows(self, table: Table, rows: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def encoded_rows(self, table: Table, rows: Places, entities: NDArray[np.uint64]) -> NDArray[np.int64]:
         """These rows in fixed point, with what is below their grid filled. `entities` are the hashes of their names."""
         assert self.grid is not None
         n, own = self._numbers, table.matrix[rows].astype(np.float64)
