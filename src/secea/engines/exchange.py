@@ -10,13 +10,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
+from enum import IntEnum
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from secea.arithmetic.field import give_back_freed_memory
 from secea.arithmetic.threads import stay_in_this_thread
 from secea.engines.port import Failure, Reply, Task
 from secea.errors import SERVER, FederationError, Stale, party
 from secea.party.client import Client
+from secea.party.form import HELD_BYTES
 from secea.party.phases import GREETING, REST
 from secea.party.server import Server
 from secea.wire.messages import Buffer
@@ -126,8 +129,11 @@ class Exchange:
         # Large messages that the server answers only at the end: a few clients end first, and less has to be kept.
         row, streamed = self.server.row, self.server.session.form.streamed
         later = not streamed.isdisjoint(row.sends) and streamed.isdisjoint(row.answers)
+        large = later and any(self._size(kind, n) > HELD_BYTES for kind in row.sends for n in here[:1])
         for some in _grouped(streams, FEW if later else len(streams)):
             yield from self._drawn(some, phase, inboxes)
+            if large:
+                give_back_freed_memory()  # what these clients worked with: others need it now
         for n in tasks:
             if n in self.here:
                 yield n, Reply([], standing=self.clients[n].standing.to_bytes())
@@ -153,6 +159,10 @@ class Exchange:
                 on = inboxes()
             self._pass_on(on)
             streams = more
+
+    def _size(self, kind: IntEnum, n: int) -> int:
+        session, at = self.server.session, self.server.at
+        return session.form.layout(kind, session.params, at, n, SERVER).wire_bytes
 
     def _sends(self, n: int, task: Task) -> Iterator[Buffer]:
         client = self.clients[n]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 
@@ -15,21 +14,18 @@ from secea.party.form import HELD_BYTES, Held
 
 
 class Spool(Held):
-    """For a server: chunks in memory, and in a temporary file once they are many."""
+    """For a server: a small message in memory, a large one in a temporary file."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._room, self._sizes = HELD_BYTES, list[int]()
-        self._file: IO[bytes] | None = None
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._sizes: list[int] = []
+        self._file = tempfile.TemporaryFile() if size > HELD_BYTES else None  # noqa: SIM115  # it lives as long as this
 
     def put(self, chunk: memoryview) -> None:
         """The next chunk."""
-        self._room -= len(chunk)
-        if self._room >= 0:
+        if self._file is None:
             super().put(chunk)
             return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as this
         self._file.write(chunk)
         self._sizes.append(len(chunk))
 

@@ -210,13 +210,14 @@ class ClientDefaults:
 
 
 HELD_BYTES: Final = 16 << 20
-"""So much of each message that counts only when it is whole stays in memory. What exceeds it may go to a file."""
+"""Of messages that count only when they are whole, larger ones may go to a file."""
 
 
 class Held:
     """The chunks of a message that counts only when it is whole, in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        """`size`: of the whole message, in bytes."""
         self._chunks: list[memoryview] = []
 
     def put(self, chunk: memoryview) -> None:
@@ -235,7 +236,7 @@ class Held:
 class ServerDefaults:
     """Defaults for a server's part: everything in memory."""
 
-    held: Callable[[], Held] = Held
+    held: Callable[[int], Held] = Held
 
 
 class ServerPart(Protocol):
@@ -243,8 +244,8 @@ class ServerPart(Protocol):
 
     link: Link
     """Its connections. Set before anything else is called."""
-    held: Callable[[], Held]
-    """Makes room for a message that counts only when it is whole, in memory or wherever an engine wants it."""
+    held: Callable[[int], Held]
+    """Makes room for a message of this size, which counts only when it is whole: in memory, or in a file."""
 
     def prepare(self, at: Agreement) -> None:
         """See `ClientPart.prepare`."""

@@ -323,7 +323,8 @@ class Naming:
         fresh = tuple(name for name in wanted if name not in there)[:room]  # the rest waits for the next epoch
         there |= set(fresh)
         own = tuple(name for name in wanted if name in there)
-        fresh = own if fresh == own else fresh  # one of them is enough in memory
+        own = wanted if own == wanted else own  # millions of names are kept once
+        fresh = own if fresh == own else fresh
         blinding = self._blinded(fresh, at.names, seed)
         self.names = replace(
             self.names,

@@ -73,8 +73,8 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     upload = entities * (params.dim + numbers.checks + 2) * word
     lists = N * (own + 1) * 32
     chunk = min(CHUNK_BYTES, max(upload, lists))  # a small message is one chunk
-    # With drop-outs: the sum, which becomes the broadcast, and the beginnings of uploads that are not complete.
-    summed = upload + min(upload, 2 * chunk) + N * min(upload, HELD_BYTES)
+    # With drop-outs: the sum, which becomes the broadcast, and uploads that are not complete, unless they are in files.
+    summed = upload + min(upload, 2 * chunk) + (N * upload if upload <= HELD_BYTES else 0)
     held = summed if params.dropouts else 2 * (N + 3) * chunk
     return {
         "kept": kept,

@@ -94,11 +94,12 @@ class KeyedServer(ServerDefaults):
             self._add(sender, chunk, payload, at)
             return
         self._rows(sender, chunk, payload, at)  # refused before anything of it is kept, or in the sum
+        layout = self.form.layout(kind, self.params, at, sender)
         if sender not in self._parts:
-            self._parts[sender] = self.held()
+            self._parts[sender] = self.held(layout.wire_bytes)
         parts = self._parts[sender]
         parts.put(payload)
-        if chunk + 1 == self.form.layout(kind, self.params, at, sender).chunks:  # only whole uploads are in the sum
+        if chunk + 1 == layout.chunks:  # only whole uploads are in the sum
             for number, whole in enumerate(parts.chunks()):
                 self._add(sender, number, whole, at)
             self._parts.pop(sender).close()
