@@ -32,6 +32,8 @@ MOST_LOOKED_AT: Final = 1 << 13
 """Values that are sampled to count different sizes."""
 BLOCK_VALUES: Final = 1 << 17
 """Values that are looked at together: a megabyte of floats, which stays in a cache."""
+NAMES_AT_ONCE: Final = 1 << 12
+"""Names that are hashed together: each hash is an object for a while."""
 LEAST: Final = float(np.finfo(np.float64).smallest_normal)
 """Smaller numbers count as zero and have no grid. The kernels skip them too."""
 MOST_DECIMALS: Final = 15
@@ -128,5 +130,9 @@ def _decimal_step(matrix: NDArray[Any], few: NDArray[np.float64], bits: int) -> 
 
 def entities(names: Sequence[Name], key: bytes) -> NDArray[np.uint64]:
     """A keyed hash of each name, for the fill."""
-    hashed = b"".join(hashlib.blake2b(name_bytes(name), digest_size=8, key=key).digest() for name in names)
-    return np.frombuffer(hashed, "<u8").astype(np.uint64)
+    hashed = np.empty(len(names), np.uint64)
+    for start in range(0, len(names), NAMES_AT_ONCE):
+        some = names[start : start + NAMES_AT_ONCE]
+        joined = b"".join(hashlib.blake2b(name_bytes(name), digest_size=8, key=key).digest() for name in some)
+        hashed[start : start + len(some)] = np.frombuffer(joined, "<u8")
+    return hashed
