@@ -17,7 +17,7 @@ from rich.console import Console
 
 import secea.cli
 from bench import rounds, shapes
-from bench.__main__ import main
+from bench.__main__ import SHORT, main
 from bench.aims import AIMS, judged, verdict
 from bench.contest import averaged, dense, limit, numbers, stream_bytes
 from bench.figures import Figure, Grid, Run, Section, ratios
@@ -332,7 +332,7 @@ def test_every_aim_is_judged_in_order_and_named_in_the_verdict_where_it_is_misse
 def test_sections_of_several_runs_are_put_together(folder: Path) -> None:
     both = [str(folder / "bench.json"), str(folder / "large" / "bench.json")]
     run = json.loads(bench("--read", both[0], "--read", both[1], "--json"))
-    assert list(run["sections"]) == ["peers", "names", "round", "clients", "growth", "paper", "kernels", "large"]
+    assert list(run["sections"]) == [*SHORT, "large"]
 
 
 def test_a_peer_that_is_missing_is_named(run: Run) -> None:

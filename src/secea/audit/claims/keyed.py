@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import streams
-from secea.arithmetic.field import M61
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.keyed import Coalition, Listening
 from secea.audit.claims.counts import form_of
@@ -185,14 +184,14 @@ class Lying(Listening):
 
     def alpha(self, come: Any, check: int) -> list[int]:
         """The weights of a check, if the noise columns are what they are without pads: the server knows all noise."""
-        e = self.numbers.ring.zeros(*come.total.shape[1:2], DIM)
+        p, e = self.numbers.ring.primes[0], self.numbers.ring.zeros(*come.total.shape[1:2], DIM)
         for seed in come.seeds.values():
             streams.add_noise(self.numbers.ring, e, seed, 0, come.noise)
         left = np.concatenate([e[0, :DIM], come.columns[0, :DIM, check : check + 1]], axis=1).astype(object)
         for i in range(DIM):
-            left[i] = left[i] * pow(int(left[i, i]), -1, M61) % M61
+            left[i] = left[i] * pow(int(left[i, i]), -1, p) % p
             others = [j for j in range(DIM) if j != i]
-            left[others] = (left[others] - left[others, i][:, None] * left[i]) % M61
+            left[others] = (left[others] - left[others, i][:, None] * left[i]) % p
         return [int(x) for x in left[:, DIM]]
 
 

@@ -129,7 +129,7 @@ class Unscaled(Numbers):
 
     def noise_of(self, noisy: int) -> Noise:
         """The noise of one noise client."""
-        return replace(super().noise_of(noisy), wide=(1 << 20) // noisy)
+        return replace(super().noise_of(noisy), wide=(1 << 14) // noisy)
 
 
 class NoiseOfT(Overheard):
