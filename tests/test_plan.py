@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import secea
+from planned import SHAPES, shaped
 from secea import Federation, Params
-from secea.forms import FORMS, NAMES, form_of
+from secea.forms import FORMS, NAMES
 from secea.forms.costs import round_costs, setup_costs
 from secea.forms.paillier.form import Kind
-from secea.party.form import Form
 
 SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 OPTIONS = [("keyed", None), ("paillier", "buckets"), ("paillier", "full")]
@@ -89,17 +89,6 @@ def test_sigma_counts_every_masked_element_that_the_colluders_see() -> None:
 
 
 # ------------------------------------------------------------------------------------------- what times are made of
-
-SHAPES = [("keyed", 5, 2, 0), ("keyed", 5, 1, 2), ("keyed", 2, 1, 0), ("keyed", 40, 9, 3), ("paillier", 4, 1, 0)]
-
-
-def shaped(name: str, clients: int, collusion: int, dropouts: int, entities: int) -> tuple[Form, Params]:
-    params = Params(
-        clients=clients, collusion=collusion, dropouts=dropouts, dim=3, max_entities=max(1, entities // 2),
-        max_union=entities, key_bits=256, insecure_small_keys=True,
-    )  # fmt: skip
-    form = form_of(name)
-    return form, form.checked(params)
 
 
 @pytest.mark.parametrize(("name", "clients", "collusion", "dropouts"), SHAPES)

@@ -11,14 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import secea
+from planned import SHAPES, shaped
 from secea.cli import main
 from secea.commands import estimate
 from secea.commands.estimate import Line, Machine, timed
 from secea.commands.plan import duration, size
-from secea.forms import form_of
 from secea.forms.costs import round_costs, setup_costs
 from secea.params import Params
-from secea.party.form import Form
 
 WORDS = ["plan", "--clients", "6", "--collusion", "2", "--entities", "300", "--per-client", "120", "--dim", "16"]
 
@@ -124,18 +123,6 @@ def test_a_sample_runs_in_as_many_threads_as_it_is_given() -> None:
 
     assert timed([work, work]) >= 0
     assert len(threads) == 2
-
-
-SHAPES = [("keyed", 5, 2, 0), ("keyed", 5, 1, 2), ("keyed", 2, 1, 0), ("keyed", 40, 9, 3), ("paillier", 4, 1, 0)]
-
-
-def shaped(name: str, clients: int, collusion: int, dropouts: int, entities: int) -> tuple[Form, Params]:
-    params = Params(
-        clients=clients, collusion=collusion, dropouts=dropouts, dim=3, max_entities=max(1, entities // 2),
-        max_union=entities, key_bits=256, insecure_small_keys=True,
-    )  # fmt: skip
-    form = form_of(name)
-    return form, form.checked(params)
 
 
 @pytest.mark.parametrize(("name", "clients", "collusion", "dropouts"), SHAPES)
