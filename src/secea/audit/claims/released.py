@@ -8,11 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic import grid
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.mutants import released as mutants
 from secea.audit.standing import standing_in
 from secea.errors import SERVER, RoundLost
-from secea.table import as_table
+from secea.forms.keyed.client import KeyedClient
+from secea.table import Table, as_table
 from secea.testing import Parties
 from secea.wire.messages import Buffer, Header
 
@@ -118,3 +120,46 @@ def one_upload(subject: Subject) -> int:
             if number + 1 < len(sent[0]):
                 parties.exchange.deliver()
     return cases
+
+
+FINE: Final = 2.0**-9
+"""The step of a table of eighths in which one number is finer than the others."""
+
+
+def _coarse(rows: int, dim: int) -> NDArray[np.float64]:
+    return np.ldexp(np.random.default_rng(rows).integers(-200, 200, (rows, dim)).astype(np.float64), -3)
+
+
+def _step(part: KeyedClient, table: Table) -> float:
+    """How coarse a table is, if it is the first of a session."""
+    part.restore(part.plain() | {"grid": None})
+    part.tables.look_at(table)
+    assert part.tables.grid is not None
+    return part.tables.grid[1]
+
+
+@claim("record", KEYED, mutants=(mutants.BEGINNING_OF_VALUES, mutants.BEGINNING_OF_GRID))
+def every_number(subject: Subject) -> int:
+    """Keyed: every number of a table counts, wherever it is: for what went out, and for how coarse the table is.
+
+    Tables are looked at in blocks. One that were left out could change and go out again, or would be filled too widely
+    or too little.
+    """
+    parties = subject.parties(_tables(0.0), collusion=1)
+    part = parties.clients[ME].part
+    assert isinstance(part, KeyedClient)
+    small, large = _coarse(60, 4), _coarse(3, 1 << 16)  # more than one block of the usual size
+    places = [(small, 7, row, column) for row in range(60) for column in range(4)]
+    places += [(large, grid.BLOCK_VALUES, row, column) for row in range(3) for column in (0, -1)]
+    for matrix, together, row, column in places:
+        with standing_in({}, BLOCK_VALUES=together):
+            names, rows = tuple(range(len(matrix))), np.arange(len(matrix), dtype=np.int32)
+            _step(part, Table.trusted(names, matrix))
+            before = part.tables.fingerprint(Table.trusted(names, matrix), rows, 1)
+            other = matrix.copy()
+            other[row, column] += FINE
+            if part.tables.fingerprint(Table.trusted(names, other), rows, 1) == before:
+                raise Objection(f"a table that differs in row {row}, column {column} counts as the one that went out")
+            if _step(part, Table.trusted(names, other)) != FINE:
+                raise Objection(f"how fine the number in row {row}, column {column} is goes unnoticed")
+    return len(places)

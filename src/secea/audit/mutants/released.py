@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from secea.audit.attacks.keyed import Overheard
-from secea.audit.mutants.keyed import mutant
+from secea.audit.mutants.keyed import filling, mutant
 from secea.forms.keyed.client import KeyedClient, Released
+from secea.forms.keyed.tables import Places, Tables
 from secea.party.form import HAD
 from secea.party.phases import Agreement
-from secea.table import TableLike
+from secea.table import Table, TableLike
 from secea.wire.messages import Buffer
 
 
@@ -99,6 +100,22 @@ class FirstChunkAgain(KeyedClient):
                 yield parts
 
 
+class BeginningOfValues(Tables):
+    """Remembers the beginning of what went out."""
+
+    def fingerprint(self, table: Table, rows: Places, round: int) -> bytes:
+        """Of the first rows."""
+        return super().fingerprint(Table.trusted(table.names[:2], table.matrix[:2]), rows, round)
+
+
+class BeginningOfGrid(Tables):
+    """Looks at the beginning of a table."""
+
+    def look_at(self, table: Table) -> None:
+        """All but the last row, which may be finer."""
+        super().look_at(Table.trusted(table.names[:-1], table.matrix[:-1]) if len(table) > 1 else table)
+
+
 NUMBER_OF_MEMBERS = mutant(
     "as-many-participants", "Values go out again to other clients, if they are as many.",
     Overheard(of_client=NumberOfMembers),
@@ -122,4 +139,10 @@ TABLE_AS_IT_IS_NOW = mutant(
 )
 FIRST_CHUNK_AGAIN = mutant(
     "first-chunk-again", "The first chunk of an upload is made again of means.", Overheard(of_client=FirstChunkAgain)
+)
+BEGINNING_OF_VALUES = mutant(
+    "beginning-of-values", "Only the first rows of what went out are remembered.", filling(BeginningOfValues)
+)
+BEGINNING_OF_GRID = mutant(
+    "beginning-of-grid", "How coarse a table is depends on its beginning alone.", filling(BeginningOfGrid)
 )
