@@ -67,7 +67,7 @@ def of_rows(n: Numbers, dim: int, rows: int, own: int, keys: int) -> Units:
     row_keys, values = rng.integers(0, 256, (own, 32), np.uint8), np.ones((own, dim), np.int64)
     upload = bytes(ring.to_bytes(streams.stream(ring, key, 0, rows, width)))
     broadcast = bytes(ring.to_bytes(streams.stream(ring, key, 0, rows, dim + n.checks)))
-    totals, found, full = [ring.zeros(rows, width) for _ in range(8)], np.zeros((own, dim)), np.zeros(rows, np.bool_)
+    totals, found, full = [ring.zeros(rows, width) for _ in range(8)], np.zeros((own, dim)), np.zeros(rows, np.uint8)
 
     def write() -> object:
         shared, y = secrets.of(0, rows, ()), rows_under_keys(ring, row_keys, 1, dim)

@@ -233,7 +233,7 @@ def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(beyond: flo
     values = np.zeros((1, dim), np.int64)
     values[:, : 1 if beyond else dim] = sign * round((65.0 + beyond * part.params.resolution) * 2**part.numbers.f)
     part.tables = Whole(part)
-    part.round = replace(part.round, table=WholeTable(["a"], values.astype(np.float64), values))
+    part.round = replace(part.round, table=WholeTable(["a"], values.astype(np.float64), numbers=values))
     parties.exchange.run("upload", range(2))
     assert part.without_mean == (() if there else ("a",))
     assert parties.clients[1].part.without_mean == ()

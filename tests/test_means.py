@@ -67,10 +67,10 @@ class World:
             self.ring.add_into(acc, e)
         return acc
 
-    def divided(self) -> tuple[Residues, NDArray[np.bool_]]:
+    def divided(self) -> tuple[Residues, NDArray[np.uint8]]:
         return divide(self.ring, self.total(), self.e(), self.columns())
 
-    def right(self, rows: Residues, empty: NDArray[np.bool_]) -> list[bool]:
+    def right(self, rows: Residues, empty: NDArray[np.uint8]) -> list[bool]:
         good: list[bool] = right(self.ring, rows, empty, self.secrets, len(self.owned)).tolist()
         return good
 

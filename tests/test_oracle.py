@@ -30,7 +30,7 @@ Tables = Sequence[Mapping[str, Sequence[float]] | None]
 
 
 def small(N: int, T: int = 1, dim: int = 3, **more: int) -> Params:
-    return Params(clients=N, dim=dim, collusion=T, key_bits=KEY_BITS, insecure_small_keys=True, **more)
+    return Params(clients=N, dim=dim, collusion=T, key_bits=KEY_BITS, insecure_small_keys=True, **more)  # type: ignore[arg-type]  # the integers among its fields
 
 
 def vectors(length: int) -> st.SearchStrategy[Vector]:

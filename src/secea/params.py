@@ -14,6 +14,9 @@ from secea.errors import ParamsError
 
 MAX_CLIENTS = 1 << 10
 MAX_PRECISION = 52
+MAX_WEIGHT = 1 << 24
+WEIGHT_BITS = 6
+"""A weighted mean needs this many bits beyond its weights: N * max_weight is below 2^(precision - WEIGHT_BITS)."""
 SECURE_KEY_BITS = 2048
 
 
@@ -78,18 +81,35 @@ class Params:
     """Public bound on the entities of all clients together; derived like `max_entities`."""
     insecure_small_keys: bool = False
     """Allow Paillier keys below 2048 bits: for tests only."""
+    min_owners: int = 1
+    """No mean for an entity that fewer clients contribute to: its owners keep their own rows (form "keyed" only)."""
+    max_weight: int | None = None
+    """Means are weighted, and a row's weight is an integer from 1 to this, or 0 (form "keyed" only).
+
+    None: all rows weigh the same.
+    """
+    partial: bool = False
+    """Rows of weight 0 are left out openly: everybody sees which slots, without names, nobody contributed to."""
+    noise: float = 0.0
+    """The standard deviation of noise that all participants together add to the sum of an entity's rows.
+
+    Those who are honest add so much, whoever drops out: a basis for differential privacy (form "keyed" only).
+    """
 
     def __post_init__(self) -> None:
-        for name in ("clients", "dim", "dropouts", "precision", "sigma", "rounds", "key_bits"):
+        for name in ("clients", "dim", "dropouts", "precision", "sigma", "rounds", "key_bits", "min_owners"):
             object.__setattr__(self, name, _integer(name, getattr(self, name)))
-        for name in ("collusion", "max_entities", "max_union"):
+        for name in ("collusion", "max_entities", "max_union", "max_weight"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _integer(name, getattr(self, name)))
-        try:
-            object.__setattr__(self, "max_abs", _float(self.max_abs))
-        except (TypeError, OverflowError):
-            raise ParamsError(f"max_abs must be a number below 2**64, got {self.max_abs!r}") from None
+        for name in ("max_abs", "noise"):
+            try:
+                object.__setattr__(self, name, _float(getattr(self, name)))
+            except (TypeError, ValueError, OverflowError):
+                raise ParamsError(f"{name} must be a number below 2**64, got {getattr(self, name)!r}") from None
         object.__setattr__(self, "insecure_small_keys", bool(self.insecure_small_keys))
+        if not isinstance(self.partial, bool):
+            raise ParamsError(f"partial must be True or False, got {self.partial!r}")
 
         n = self.clients
         _within("clients", n, 2, MAX_CLIENTS, "(a mean over one client is its own table)")
@@ -102,6 +122,7 @@ class Params:
         _within("rounds", self.rounds, 1, (1 << 32) - 1, "")
         if not (math.isfinite(self.max_abs) and 2.0**-64 <= self.max_abs <= 2.0**64):
             raise ParamsError(f"max_abs must be a positive number between 2**-64 and 2**64, got {self.max_abs}")
+        self._check_options()
         if self.key_bits % 64 or not 256 <= self.key_bits <= 16384:
             raise ParamsError(f"key_bits must be a multiple of 64 from 256 to 16384, got {self.key_bits}")
         if self.key_bits < SECURE_KEY_BITS and not self.insecure_small_keys:
@@ -118,6 +139,33 @@ class Params:
                 f"max_union must be from max_entities to clients * max_entities, here from {self.max_entities} to"
                 f" {n * self.max_entities}, got {self.max_union}"  # type: ignore[operator]
             )
+
+    def _check_options(self) -> None:
+        """Which of minimum owners, weights, partial rounds and noise go together."""
+        n, weight = self.clients, self.max_weight
+        _within("min_owners", self.min_owners, 1, n, f"for {n} clients")
+        if weight is not None:
+            most = min(MAX_WEIGHT, (1 << max(0, self.precision - WEIGHT_BITS)) // n - 1)
+            _within("max_weight", weight, 1, max(1, most), f"for {n} clients and precision={self.precision}")
+        if not 0 <= self.noise <= self.max_abs * 2**10:
+            raise ParamsError(f"noise must be from 0 to 1024 * max_abs, got {self.noise}")
+        if self.partial and weight is not None:
+            raise ParamsError("partial and max_weight do not go together: with weights, give rows the weight 0")
+        if self.noise and (self.partial or weight is not None):
+            raise ParamsError(
+                "noise does not go together with partial or max_weight: it covers the numbers of rows, and neither"
+                " their weights nor which of them are left out"
+            )
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Which of the form's options are used: `min_owners`, `max_weight`, `partial`, `noise`."""
+        return tuple(f.name for f in fields(self) if f.name in OPTIONS and getattr(self, f.name) != f.default)
+
+    @property
+    def columns(self) -> int:
+        """The numbers of a row as it travels: those of the embedding, and its weight where rows have one."""
+        return self.dim + (self.max_weight is not None)
 
     @property
     def bounded(self) -> bool:
@@ -197,5 +245,10 @@ class Params:
         return math.lcm(*range(1, self.N + 1))
 
     def canonical(self) -> str:
-        """All fields in one line of text, for the session's hash."""
-        return ";".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+        """All fields in one line of text, for the session's hash. Options that are not used are left out."""
+        used = [f.name for f in fields(self) if f.name not in OPTIONS or f.name in self.options]
+        return ";".join(f"{name}={getattr(self, name)!r}" for name in used)
+
+
+OPTIONS = ("min_owners", "max_weight", "partial", "noise")
+"""What the form "keyed" can do beyond plain means of all rows."""

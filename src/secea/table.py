@@ -74,9 +74,38 @@ def _floats(values: object, what: str) -> Floats:
     )
 
 
+def row_weights(weights: object, names: Sequence[Name]) -> NDArray[np.int64]:
+    """The weight of each row, a whole number from 0 on, in the order of the names."""
+    if isinstance(weights, Mapping):
+        given = {canonical_name(name): weight for name, weight in weights.items()}
+        if unlike := sorted(set(names) ^ given.keys(), key=repr):
+            where = "has no weight" if unlike[0] in names else "has a weight, but no row"
+            raise TableError(f"the entity {unlike[0]!r} {where}; give each row a weight, and 0 to leave it out")
+        weights = [given[name] for name in names]
+    array = np.asarray(weights)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.shape != (len(names),):
+        raise TableError(f"a table of {len(names)} rows needs as many weights, got shape {array.shape}")
+    if array.dtype == np.bool_:
+        return array.astype(np.int64)
+    if not np.issubdtype(array.dtype, np.integer) and not np.issubdtype(array.dtype, np.floating):
+        raise TableTypeError(f"weights have dtype {array.dtype}; they are whole numbers, such as counts of samples")
+    wrong = ~(np.isfinite(array) & (array >= 0) & (array < 2**53) & (array == np.floor(array)))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise TableError(
+            f"the entity {names[place]!r} has the weight {array[place]}; weights are whole numbers from 0 on, such as"
+            " counts of samples"
+        )
+    return array.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """Entity names and one float matrix with a row for each: float32 or float64, shape (names, dim).
+
+    `weights`, if given, has a whole number for each row: how much it counts in a weighted mean. 0 leaves it out.
 
     >>> Table(["aspirin", "codeine"], np.zeros((2, 3), np.float32))
     Table(2 x 3, float32)
@@ -84,6 +113,7 @@ class Table:
 
     names: Sequence[Name]
     matrix: Floats
+    weights: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         names = canonical_names(self.names)
@@ -94,14 +124,20 @@ class Table:
             )
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "matrix", matrix)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", row_weights(self.weights, names))
 
     @classmethod
-    def trusted(cls, names: Sequence[Name], matrix: Floats) -> Table:
+    def trusted(cls, names: Sequence[Name], matrix: Floats, weights: NDArray[np.int64] | None = None) -> Table:
         """A table from names that were checked before. The checks are not repeated."""
         table = object.__new__(cls)
-        object.__setattr__(table, "names", names)
-        object.__setattr__(table, "matrix", matrix)
+        for name, value in (("names", names), ("matrix", matrix), ("weights", weights)):
+            object.__setattr__(table, name, value)
         return table
+
+    def weighing(self, weights: object) -> Table:
+        """The same rows with these weights: one for each, in order, or by name."""
+        return Table.trusted(self.names, self.matrix, row_weights(weights, self.names))
 
     def __repr__(self) -> str:
         return f"Table({len(self.names)} x {self.dim}, {self.dtype.name})"  # names are private

@@ -133,9 +133,11 @@ def recorded() -> Iterator[Record]:
                 record.broadcast.append(b"".join(parts))
             yield receiver, parts
 
-    def divided(ring: Ring, total: Residues, e: Residues, columns: Residues) -> tuple[Residues, NDArray[np.bool_]]:
+    def divided(
+        ring: Ring, total: Residues, e: Residues, columns: Residues, least: Residues | None = None
+    ) -> tuple[Residues, NDArray[np.uint8]]:
         record.sums.append((total.copy(), e.copy(), columns.copy()))
-        return divide(ring, total, e, columns)
+        return divide(ring, total, e, columns, least)
 
     with (
         attributes_stand_in((KeyedClient, "payloads", client_says), (KeyedServer, "ready", server_says)),

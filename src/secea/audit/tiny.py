@@ -105,7 +105,7 @@ class Small(Overheard):
 def small(form: Overheard, p: int, clients: int, checks: int, per_chunk: int) -> Small:
     """A form, whatever was taken away from it, over a tiny field."""
     C, noise = math.lcm(*range(1, clients + 1)), Noise(1, (1,), 2)
-    numbers = TinyNumbers(Copies(p), C, 0, 1, noise, 1, 64.0, 64.0, checks)
+    numbers = TinyNumbers(Copies(p), C, 0, 1, noise, 1, 64.0, 64.0, columns=checks)
     options = {each.name: getattr(form, each.name) for each in fields(Overheard)} | {"batch": 4}
     made = type("Small", (Small, type(form)), {})(**options, tiny=numbers, per_chunk=per_chunk)
     assert isinstance(made, Small)

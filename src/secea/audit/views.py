@@ -178,7 +178,8 @@ class Stage:
         numbers = np.array([own.get(slot, none) for slot in slots], np.int64).reshape(len(slots), self.case.dim)
         rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int32)
         part.tables = Whole(part)
-        part.round = Round(r + 1, WholeTable(part.names, numbers.astype(np.float64), numbers), rows, b"")
+        table = WholeTable(part.names, numbers.astype(np.float64), numbers=numbers)
+        part.round = Round(r + 1, table, rows, b"")
         part.enter(self.at(r))
         return part.round
 
@@ -187,7 +188,7 @@ class Stage:
 class WholeTable(Table):
     """A table of integers. They stay, whatever means are written into its matrix."""
 
-    numbers: NDArray[np.int64]
+    numbers: NDArray[np.int64] = field(kw_only=True)
 
 
 class Whole(Tables):

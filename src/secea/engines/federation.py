@@ -265,16 +265,23 @@ class Federation:
             if not server.part.prepared(at) and at.members == at.participants:  # otherwise the next union brings them
                 self._run(exchange, self.form.prepare_phase, at.members)
 
-    def round(self, tables: Sequence[TableLike | None], *, vanish: Losses = ()) -> list[Any]:
+    def round(
+        self, tables: Sequence[TableLike | None], *, weights: Sequence[Any] | None = None, vanish: Losses = ()
+    ) -> list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table.
+
+        `weights`: for each client a whole number for each row, in order or by name; or a `Table` brings its own. They
+        need `Params(max_weight=...)`; with `partial=True` they are 1, or 0 for rows that are left out.
 
         A client whose table is None is absent from the start. Up to `dropouts` clients may vanish in the middle. If
         more do, the round is lost (`RoundLost`), and the next one works. Entities without a mean keep their own row;
-        `without_mean` lists them.
+        `without_mean` lists them, and `below_minimum` those that have too few owners.
         """
         exchange = self._running_exchange
         sources = each_client(tables, self.params.clients, "tables")
-        given = {n: client_table(n, t, self.params.dim) for n, t in enumerate(sources) if t is not None}
+        weighing = [None] * len(sources) if weights is None else each_client(weights, len(sources), "weights")
+        pairs = enumerate(zip(sources, weighing, strict=True))
+        given = {n: client_table(n, t, self.params.dim, w) for n, (t, w) in pairs if t is not None}
         losses = self._lost(vanish)
         if not losses.keys() <= set(given):
             raise CallError(f"vanish names {sorted(losses.keys() - set(given))}, who do not take part in this round")
@@ -321,6 +328,11 @@ class Federation:
     def without_mean(self) -> list[tuple[Name, ...]]:
         """For each client, the entities that got no mean in the last round. In a deployment only the client knows."""
         return [client.part.without_mean for _, client in sorted(self.clients.items())]
+
+    @property
+    def below_minimum(self) -> list[tuple[Name, ...]]:
+        """For each client, those of them that have fewer owners than `min_owners`. Only the client knows."""
+        return [client.part.below_minimum for _, client in sorted(self.clients.items())]
 
     # ------------------------------------------------------------------------------------------------------- parties
 
@@ -432,28 +444,39 @@ def each_client(items: object, count: int, what: str) -> list[Any]:
     return listed
 
 
-def client_table(n: int, source: TableLike, dim: int | None = None) -> Table:
-    """A client's table. An error says which client's it is."""
+def client_table(n: int, source: TableLike, dim: int | None = None, weights: Any = None) -> Table:
+    """A client's table, with weights for its rows. An error says which client's it is."""
     try:
-        return as_table(source, dim)
+        table = as_table(source, dim)
+        return table if weights is None else table.weighing(weights)
     except TableError as error:
         raise type(error)(f"client {n}: {error}") from None
 
 
 def aggregate(
-    tables: Iterable[TableLike], *, form: str | Form = DEFAULT, queries: str | None = None, **params: Any
+    tables: Iterable[TableLike],
+    *,
+    weights: Sequence[Any] | None = None,
+    form: str | Form = DEFAULT,
+    queries: str | None = None,
+    **params: Any,
 ) -> list[Any]:
     """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
 
     Keywords are those of `Params`. Clients, dim and the bounds come from the tables. It is for a single aggregation. In
     a training loop use a `Federation`: its set-up is done once, and its fill of low bits stays the same in all rounds.
 
+    `weights`: for each client a whole number for each row, in order or by name. Means are weighted then, and
+    `max_weight`, unless it is given, is the largest of them.
+
     `form` is "keyed" or "paillier". "keyed" protects a client even if the server and all others conspire, and works for
     two clients or more. "paillier" is the paper's form; its option `queries` is "buckets", or "full" as in the paper.
     """
     known = {each.name for each in fields(Params)}
     if unknown := sorted(params.keys() - known):
-        raise ParamsError(f"aggregate takes no {unknown[0]!r}; it takes form, queries, {', '.join(sorted(known))}")
+        raise ParamsError(
+            f"aggregate takes no {unknown[0]!r}; it takes weights, form, queries, {', '.join(sorted(known))}"
+        )
     if isinstance(tables, Mapping | str | bytes | Table) or not isinstance(tables, Iterable):
         raise TableTypeError(f"expected a list of tables, one per client, got {type(tables).__name__}")
     sources = list(tables)
@@ -462,6 +485,11 @@ def aggregate(
     for n, table in filled:
         if table.dim != dim:
             raise TableError(f"client {filled[0][0]} has embeddings of length {dim}, client {n} of length {table.dim}")
-    fed = Federation(Params(**({"clients": len(sources), "dim": dim} | params)), form, queries)
+    derived: dict[str, Any] = {"clients": len(sources), "dim": dim}
+    if weights is not None and not params.get("partial"):
+        listed = each_client(weights, len(sources), "weights")
+        weighed = [client_table(n, each, None, w) for n, (each, w) in enumerate(zip(sources, listed, strict=True))]
+        derived["max_weight"] = max([1, *(int(t.weights.max()) for t in weighed if t.weights is not None and len(t))])
+    fed = Federation(Params(**(derived | params)), form, queries)
     fed.setup([source.keys() for source in sources])
-    return fed.round(sources)
+    return fed.round(sources, weights=weights)

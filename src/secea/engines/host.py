@@ -82,7 +82,8 @@ class Host:
             return None
         if table := self._store.load("table"):
             content = snapshot.loads(table)
-            self._table, self._trained = Table(content["names"], content["matrix"]), content["round"]
+            given = Table(content["names"], content["matrix"], content.get("weights"))
+            self._table, self._trained = given, content["round"]
         return Client.restore(self._session, self._identity, saved)
 
     def _save(self) -> None:
@@ -100,6 +101,7 @@ class Host:
             self._store.forget("table")
         elif self._store and table is not None:
             content = {"names": tuple(table.names), "matrix": table.matrix, "round": round}
+            content |= {} if table.weights is None else {"weights": table.weights}
             self._store.save("table", snapshot.dumps(content))
 
     # ---------------------------------------------------------------------------------------------------------- orders

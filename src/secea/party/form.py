@@ -117,6 +117,11 @@ class ClientPart(Protocol):
         ...
 
     @property
+    def below_minimum(self) -> tuple[Name, ...]:
+        """Those of them that had fewer owners than the minimum."""
+        ...
+
+    @property
     def renamed(self) -> bool:
         """Whether its entities change with the next epoch of names."""
         ...
@@ -188,6 +193,11 @@ class ClientDefaults:
     @property
     def without_mean(self) -> tuple[Name, ...]:
         """Empty: every entity gets a mean."""
+        return ()
+
+    @property
+    def below_minimum(self) -> tuple[Name, ...]:
+        """Empty: there is no minimum."""
         return ()
 
     @property
@@ -339,6 +349,10 @@ class Form(Protocol):
 
     def quorum(self, params: Params, at: Agreement) -> int:
         """How many members are enough in a phase that continues without some of them."""
+        ...
+
+    def needed(self, params: Params, at: Agreement) -> tuple[int, ...]:
+        """The members without whom such a phase cannot continue."""
         ...
 
     @property
@@ -498,6 +512,10 @@ class FormDefaults:
 
     def cautions(self, asked: Params) -> tuple[UserWarning, ...]:
         """None."""
+        return ()
+
+    def needed(self, params: Params, at: Agreement) -> tuple[int, ...]:
+        """Nobody in particular."""
         return ()
 
     def begun(self, anchor: bytes, phase: str, numbers: dict[str, int], word: bytes) -> bytes:

@@ -220,10 +220,12 @@ class Server:
     @property
     def enough(self) -> bool:
         """Whether the phase can be closed as it is."""
-        missing = len(self.missing())
+        missing, form, params = self.missing(), self.session.form, self.session.params
         if not self.row.tolerates:
             return not missing
-        return len(self.at.members) - missing >= self.session.form.quorum(self.session.params, self.at)
+        if not set(form.needed(params, self.at)).isdisjoint(missing):
+            return False
+        return len(self.at.members) - len(missing) >= form.quorum(params, self.at)
 
     def _complete(self, sender: int, kind: IntEnum) -> bool:
         if sender not in self.session.form.senders(kind, self.session.params, self.at):

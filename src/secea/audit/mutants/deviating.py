@@ -65,8 +65,8 @@ class OwnSlots(KeyedClient):
         except ProtocolError:
             assert self.union is not None
             n, size = self.numbers, at.size
-            rows = n.ring.from_bytes(payload[:-size], size, self.params.dim + n.checks)
-            marks = np.frombuffer(payload[-size:], np.uint8).astype(np.bool_)
+            rows = n.ring.from_bytes(payload[:-size], size, self.params.columns + n.checks)
+            marks = np.frombuffer(payload[-size:], np.uint8)
             shared = self.secrets(at).of(chunk, size, self.form.noise_clients(self.params, at))
             if not means.right(n.ring, rows, marks, shared, len(at.members))[self.union.slots].all():
                 raise

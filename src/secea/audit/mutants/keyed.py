@@ -178,7 +178,7 @@ def checking(secrets: type[RoundSecrets]) -> Overheard:
     return Overheard(of_client=Client)
 
 
-def _of_prime(b: int, ring: Ring, means: Residues, empty: NDArray[np.bool_], shared: Secrets, members: int) -> Any:
+def _of_prime(b: int, ring: Ring, means: Residues, slots: NDArray[np.uint8], shared: Secrets, members: int) -> Any:
     """Whether slots are right modulo this prime."""
     cut = {f.name: getattr(shared, f.name) for f in fields(shared)}
     one: dict[str, Any] = {
@@ -186,7 +186,7 @@ def _of_prime(b: int, ring: Ring, means: Residues, empty: NDArray[np.bool_], sha
         for name, value in cut.items()
     }
     rows = np.ascontiguousarray(means[b : b + 1])
-    return right(Ring((ring.primes[b],)), rows, empty, Secrets(**one), members)
+    return right(Ring((ring.primes[b],)), rows, slots, Secrets(**one), members)
 
 
 def _any_prime(ring: Ring, *rest: Any) -> Any:

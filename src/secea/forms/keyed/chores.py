@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic import streams
+from secea.arithmetic import discrete, streams
 from secea.arithmetic.field import RING61, Residues, Ring
 from secea.arithmetic.ristretto import valid
 from secea.errors import SERVER
@@ -82,7 +82,7 @@ class Desk:
     @property
     def width(self) -> int:
         """The columns of an upload."""
-        return self.params.dim + self.numbers.checks + 2
+        return self.form.width(self.params)
 
     @property
     def noisy(self) -> int:
@@ -92,7 +92,7 @@ class Desk:
     @property
     def secrets(self) -> RoundSecrets:
         """What all clients share."""
-        return RoundSecrets(self.ring, self.params.dim, self.numbers.checks, KEY, KEY, 1)
+        return RoundSecrets(self.ring, self.params.columns, self.numbers.checks, KEY, KEY, 1, self.params.min_owners)
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
@@ -122,27 +122,37 @@ class Desk:
         """A client copies a table, notes what it is, and encodes its rows."""
         tables = Tables(self.params, self.numbers, 0, Identity(KEY))
         names = tuple(range(self.own))
-        table = Table(names, self.matrix(self.own))
+        weights = None if self.params.max_weight is None else np.ones(self.own, np.int64)
+        table = Table(names, self.matrix(self.own), weights)
         rows = np.arange(self.own, dtype=np.int32)
 
         def work() -> object:
             for _ in range(2):  # before a round begins, and when a client is asked
                 given = tables.checked(as_table(table, self.params.dim), names)
-            mine = Table.trusted(names, np.array(given.matrix))
+            mine = Table.trusted(names, np.array(given.matrix), given.weights)
             return tables.fingerprint(mine, rows, 1), tables.encoded(mine, names)
 
         return work
 
     def upload(self) -> Work:
         """A client computes a chunk of its upload."""
-        values, keys, n = np.zeros((self.own, self.params.dim), np.int64), self.keys(), self.numbers
+        values, keys, n = np.zeros((self.own, self.params.columns), np.int64), self.keys(), self.numbers
         order = np.arange(self.own)[::-1]
 
         def work() -> object:
             shared = self.secrets.of(0, self.slots, ())
-            y = rows_under_keys(n.ring, keys, 1, self.params.dim)
+            y = rows_under_keys(n.ring, keys, 1, self.params.columns)
             streams.add_scaled(n.ring, y, values[order], n.C)
-            return n.ring.to_bytes(means.contribution(n.ring, y, self.places, shared))
+            rows = means.contribution(n.ring, y, self.places, shared)
+            if n.spread:
+                z = n.ring.zeros(self.slots, self.params.columns)
+                drawn = discrete.gaussian(KeyStream(KEY).bytes, z[0].size, n.spread)
+                streams.add_scaled(n.ring, z, drawn.reshape(z.shape[1:]), n.C)
+                means.add_everywhere(n.ring, rows, z, shared)
+            if shared.least is not None:
+                least = means.least_columns(n.ring, self.places, shared.least, designated=True)
+                rows = np.concatenate([rows, least], axis=2)
+            return n.ring.to_bytes(rows)
 
         return work
 
@@ -160,7 +170,7 @@ class Desk:
         n, noise = self.numbers, self.numbers.noise_of(self.noisy)
 
         def work() -> object:
-            e = n.ring.zeros(self.slots, self.params.dim)
+            e = n.ring.zeros(self.slots, self.params.columns)
             streams.add_noise(n.ring, e, KEY, 0, noise)
             pads = self.secrets.pads(0, 0, self.slots)
             return n.ring.to_bytes(means.noise_columns(n.ring, e, self.secrets.alpha(), pads))
@@ -169,7 +179,7 @@ class Desk:
 
     def drawn(self) -> Work:
         """The server draws the noise of one noise client."""
-        e, noise = self.ring.zeros(self.slots, self.params.dim), self.numbers.noise_of(self.noisy)
+        e, noise = self.ring.zeros(self.slots, self.params.columns), self.numbers.noise_of(self.noisy)
         return lambda: streams.add_noise(self.ring, e, KEY, 0, noise)
 
     def add(self) -> Work:
@@ -190,17 +200,19 @@ class Desk:
         columns = self.elements(self.slots, self.numbers.checks)
 
         def work() -> object:
-            e = self.ring.zeros(self.slots, self.params.dim)
-            rows, empty = means.divide(self.ring, total, e, columns)
-            return self.ring.to_bytes(rows), empty.astype(np.uint8).data
+            e = self.ring.zeros(self.slots, self.params.columns)
+            plain = self.params.columns + self.numbers.checks + 2
+            least = total[:, :, plain:] if self.params.min_owners > 1 else None
+            rows, slots = means.divide(self.ring, total[:, :, :plain], e, columns, least)
+            return self.ring.to_bytes(rows), slots.data
 
         return work
 
     def read(self) -> Work:
         """A client checks a chunk of means, and reads its own."""
-        n, dim, noisy = self.numbers, self.params.dim, range(self.noisy)
+        n, dim, noisy = self.numbers, self.params.columns, range(self.noisy)
         payload = bytes(n.ring.to_bytes(self.elements(self.slots, dim + n.checks)))
-        keys, empty, order = self.keys(), np.zeros(self.slots, np.bool_), np.arange(self.own)[::-1]
+        keys, empty, order = self.keys(), np.zeros(self.slots, np.uint8), np.arange(self.own)[::-1]
         found = np.zeros((self.own, dim))
 
         def work() -> object:

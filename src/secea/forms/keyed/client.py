@@ -19,7 +19,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
-from secea.arithmetic import streams
+from secea.arithmetic import discrete, streams
 from secea.arithmetic.field import M61, RING61, Residues
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.ristretto import Tick
@@ -34,7 +34,6 @@ from secea.errors import (
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
-from secea.forms.keyed.numbers import GRID_SHARE_BITS
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Places, Result, Tables
 from secea.forms.keyed.values import each
@@ -43,6 +42,7 @@ from secea.party.form import HAD, ClientDefaults, Got
 from secea.party.phases import UNKNOWN, Agreement
 from secea.party.session import Session
 from secea.steps import masks, means, union
+from secea.steps.means import Slot
 from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster, digest, expand, shared_secret
 from secea.wire.link import Link
@@ -86,12 +86,16 @@ class Round:
     hashed: bytes
     """What tells these values from others."""
     noise_seed: bytes = field(default=b"", repr=False)
+    spread_seed: bytes = field(default=b"", repr=False)
+    """The seed of what it adds to every slot."""
     begun: bool = False
     """Whether the upload has begun: a second one needs another table."""
     read: int = 0
     """Chunks of means that have come. Rows of their slots are means now, and go out no more."""
     found: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
     """Which rows of the table are means."""
+    below: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
+    """Which rows have fewer owners than the minimum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,11 @@ class KeyedClient(ClientDefaults):
         had = set(compress(self.result.names, self.result.there.tolist()))
         return tuple(name for name in self.next_names if name not in had)
 
+    @property
+    def below_minimum(self) -> tuple[Name, ...]:
+        """Those of them that had fewer owners than the minimum. Only this client knows their names."""
+        return () if self.result is None else tuple(compress(self.result.names, self.result.below.tolist()))
+
     def checked(self, table: TableLike) -> Table:
         """The table, if this client can contribute it: the right names, the right length, every value in range."""
         return self.tables.checked(table, self.next_names)
@@ -201,7 +210,7 @@ class KeyedClient(ClientDefaults):
         other = self.params.dropouts or (at.members, self._contributed(rows)) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
-        mine = Table.trusted(tuple(given.names), self.copied(given.matrix))
+        mine = Table.trusted(tuple(given.names), self.copied(given.matrix), given.weights)
         tables.look_at(mine)
         hashed = tables.fingerprint(mine, rows, round)
         if round == out.round and not out.same(hashed):
@@ -244,7 +253,8 @@ class KeyedClient(ClientDefaults):
     def plain(self) -> dict[str, Any]:
         """What must survive a restart. Mask keys, noise and the union are not saved: they are for one life only."""
         out = self.released
-        result = (self.result.names, self.result.matrix, self.result.there) if self.result and self.has_means else None
+        kept = self.result if self.has_means else None
+        result = (kept.names, kept.matrix, kept.there, kept.below) if kept else None
         return {
             "naming": self.naming.plain(), "grid": self.tables.grid, "result": result,
             "released": (out.round, out.members, out.names, out.hashed),
@@ -312,9 +322,11 @@ class KeyedClient(ClientDefaults):
         elif at.phase == self.form.round_phase:
             assert self.round is not None
             assert self.union is not None
-            noisy = self.number in self.form.noise_clients(self.params, at)
-            seed, found = self._entropy(SEED_BYTES) if noisy else b"", np.zeros(len(self.round.table), np.bool_)
-            self.round = replace(self.round, noise_seed=seed, begun=True, found=found)
+            noisy, size = self.number in self.form.noise_clients(self.params, at), len(self.round.table)
+            seed = self._entropy(SEED_BYTES) if noisy else b""
+            spread = self._entropy(SEED_BYTES) if self.numbers.spread else b""
+            found, below = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+            self.round = replace(self.round, noise_seed=seed, spread_seed=spread, begun=True, found=found, below=below)
             names = self._contributed(self.round.rows)
             self.released = Released(self.round.number, at.members, names, self.round.hashed)
         elif at.phase == "agree":
@@ -408,7 +420,9 @@ class KeyedClient(ClientDefaults):
         """The shared key streams of this attempt at a round."""
         assert self.union is not None
         n = self.numbers
-        secrets = RoundSecrets(n.ring, self.params.dim, n.checks, self.union.secret, self.union.L, at.round)
+        secrets = RoundSecrets(
+            n.ring, self.params.columns, n.checks, self.union.secret, self.union.L, at.round, self.params.min_owners
+        )
         if secrets != self._secrets:  # else it has their keys
             self._secrets = secrets
         return self._secrets
@@ -420,10 +434,14 @@ class KeyedClient(ClientDefaults):
         return slice(int(first), int(last))
 
     def _kept(self, own: slice) -> NDArray[np.int64]:
-        """Which of its entities in a stretch are in its table."""
+        """Which of its entities in a stretch it contributes to: those in its table that it does not leave out."""
         assert self.round is not None
         assert self.union is not None
-        kept: NDArray[np.int64] = own.start + np.flatnonzero(self.round.rows[self.union.order[own]] >= 0)
+        places, weights = self.round.rows[self.union.order[own]], self.round.table.weights
+        there = places >= 0
+        if self.params.partial and weights is not None:
+            there[there] = weights[places[there]] > 0
+        kept: NDArray[np.int64] = own.start + np.flatnonzero(there)
         return kept
 
     def _values(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -436,7 +454,7 @@ class KeyedClient(ClientDefaults):
     def _under_keys(self, own: slice | NDArray[np.int64], at: Agreement) -> Residues:
         """G of some of its own entities."""
         assert self.union is not None
-        return rows_under_keys(self.numbers.ring, self.union.keys[own], at.round, self.params.dim)
+        return rows_under_keys(self.numbers.ring, self.union.keys[own], at.round, self.params.columns)
 
     def _upload(self, at: Agreement) -> Iterator[Sequence[Buffer]]:
         """Its rows under masks, chunk by chunk; a noise client adds its columns and its seed."""
@@ -456,16 +474,32 @@ class KeyedClient(ClientDefaults):
             shared = drawn.of(chunk, count, ())
             y = self._under_keys(own, at)
             streams.add_scaled(ring, y, self._values(own), n.C)
-            rows = means.contribution(ring, y, self.union.slots[own].astype(np.int64) - span.start, shared)
+            slots = self.union.slots[own].astype(np.int64) - span.start
+            rows = means.contribution(ring, y, slots, shared)
+            if n.spread:
+                means.add_everywhere(ring, rows, self._spread(chunk, count), shared)
+            if shared.least is not None:
+                designated = self.number == form.designated(params, at)
+                least = means.least_columns(ring, slots, shared.least, designated=designated)
+                rows = np.concatenate([rows, least], axis=2)
             self._mask(rows, seeds, own_seed, chunk)
             if self.number not in noisy:
                 yield (ring.to_bytes(rows),)
                 continue
-            e = ring.zeros(count, params.dim)
+            e = ring.zeros(count, params.columns)
             noise = n.noise_of(form.noise_count(params, len(at.participants)))
             streams.add_noise(ring, e, self.round.noise_seed, chunk, noise)
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
+
+    def _spread(self, chunk: int, count: int) -> Residues:
+        """C times what it adds to every slot of a chunk: fresh discrete Gaussian numbers."""
+        assert self.round is not None
+        n, shape = self.numbers, (count, self.params.columns)
+        draw = KeyStream(self.round.spread_seed, chunk).bytes
+        z = n.ring.zeros(*shape)
+        streams.add_scaled(n.ring, z, discrete.gaussian(draw, count * shape[1], n.spread).reshape(shape), n.C)
+        return z
 
     def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:
         """Add the masks of a chunk: those with neighbours and, with drop-outs, its own."""
@@ -487,14 +521,13 @@ class KeyedClient(ClientDefaults):
         body = len(payload) - count
         marks = np.frombuffer(payload[body:], np.uint8)
         try:
-            rows = ring.from_bytes(payload[:body], count, params.dim + n.checks)
+            rows = ring.from_bytes(payload[:body], count, params.columns + n.checks)
         except ValueError as error:
             raise FaultyPeer(SERVER, f"sends means that cannot be read: {error}") from None
-        if marks.size and marks.max() > 1:
-            raise FaultyPeer(SERVER, "marks a slot as something else than empty or not")
-        empty = marks.astype(np.bool_)
+        if marks.size and marks.max() > (Slot.EMPTY if params.min_owners == 1 else Slot.BELOW):
+            raise FaultyPeer(SERVER, "marks a slot as something that a slot cannot be")
         shared = self.secrets(at).of(chunk, count, noisy)
-        wrong = ~means.right(ring, rows, empty, shared, len(at.members))
+        wrong = ~means.right(ring, rows, marks, shared, len(at.members))
         if wrong.any():
             raise ProtocolError(
                 (SERVER, *(v for v in at.members if v != self.number)),
@@ -502,24 +535,25 @@ class KeyedClient(ClientDefaults):
             )
         own = self._own(span)
         slots, order = self.union.slots[own] - span.start, self.union.order[own]
-        x = np.ascontiguousarray(rows[:, slots, : params.dim])
+        x = np.ascontiguousarray(rows[:, slots, : params.columns])
         ring.subtract_into(x, self._under_keys(own, at))
-        found = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
-        most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
-        inside = (np.abs(found) <= most).all(axis=1)
+        read = n.read(x, len(noisy), form.noise_count(params, len(at.participants)))
+        found, inside = self.tables.read(read)
         # Only an owner notices a missing mean, and it tells nobody: its own row stays.
         self.round = replace(self.round, read=chunk + 1)
         places = self.round.rows[order]
-        there = inside & ~empty[slots] & (places >= 0)
+        there = inside & (marks[slots] == Slot.MEAN) & (places >= 0)
         self.round.table.matrix[places[there]] = self.tables.written(found[there], self.round.table.dtype)
         self.round.found[places[there]] = True
+        self.round.below[places[(marks[slots] == Slot.BELOW) & (places >= 0)]] = True
 
     def _read(self, at: Agreement) -> Agreement:
         """Accept the means, after all chunks were checked."""
         assert self.round is not None
         assert self.union is not None
         table = self.round.table
-        self.result, self.round = Result(tuple(table.names), table.matrix, self.round.found), None
+        self.result = Result(tuple(table.names), table.matrix, self.round.found, self.round.below)
+        self.round = None
         return replace(at, context=self.union.context)
 
     # ------------------------------------------------------------------------------------------------------ phases

@@ -211,6 +211,11 @@ class Keyed(FormDefaults):
         """How many members are enough in a phase that continues without some of them."""
         return self.threshold(params)
 
+    def needed(self, params: Params, at: Agreement) -> tuple[int, ...]:
+        """In an upload with a minimum of owners: who subtracts it."""
+        designated = self.designated(params, at)
+        return () if designated is None or at.phase != self.round_phase else (designated,)
+
     def table(self, params: Params) -> tuple[Row, ...]:
         """The table of phases: with drop-outs it has three more."""
         return TOLERANT if params.dropouts else ROWS
@@ -263,6 +268,17 @@ class Keyed(FormDefaults):
         size = len(at.participants)
         turn = {at.participants[(at.round + i) % size] for i in range(self.noise_count(params, size))}
         return tuple(sorted(turn & set(at.members)))
+
+    def designated(self, params: Params, at: Agreement) -> int | None:
+        """With a minimum of owners: the participant whose turn it is to subtract in every slot. It must be in the sum.
+
+        None if there is no minimum.
+        """
+        return at.participants[at.round % len(at.participants)] if params.min_owners > 1 else None
+
+    def width(self, params: Params) -> int:
+        """The elements of a slot in an upload: data, checks, count and mark; and those of a minimum of owners."""
+        return params.columns + self.numbers(params).checks + 2 * params.min_owners
 
     def list_size(self, params: Params, names: int) -> int:
         """The names that a list has room for, in the first epoch and in later ones."""
@@ -337,12 +353,12 @@ class Keyed(FormDefaults):
     def _rows(self, kind: IntEnum, params: Params, at: Agreement, sender: int) -> Layout:
         """Uploads and means have the same slots in each chunk."""
         n = self.numbers(params)
-        element, columns = n.ring.element_bytes, params.dim + n.checks
-        step = max(1, CHUNK_BYTES // ((columns + 2) * element))
+        element, columns, width = n.ring.element_bytes, params.columns + n.checks, self.width(params)
+        step = max(1, CHUNK_BYTES // (width * element))
         if kind is Kind.MEANS:
             return Layout(at.size, columns * element + 1, per_chunk=step)
         noisy = sender in self.noise_clients(params, at)
-        row = (columns + 2 + (n.checks if noisy else 0)) * element
+        row = (width + (n.checks if noisy else 0)) * element
         return Layout(at.size, row, per_chunk=step, prefix=SEED_BYTES if noisy else 0)
 
     def patience(self, params: Params, at: Agreement) -> float:

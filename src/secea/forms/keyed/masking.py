@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from secea.arithmetic.ristretto import ORDER, scalar_bytes
-from secea.errors import SERVER, FaultyPeer
+from secea.errors import SERVER, FaultyPeer, party
 from secea.forms.keyed.form import Keyed, Kind
 from secea.params import Params
 from secea.party.form import Got
@@ -155,6 +155,9 @@ class Masking:
             raise ValueError(f"wants to open round {at.round}, to which we did not upload")
         if len(noisy) <= self.params.T:
             raise ValueError(f"wants to open a sum with {len(noisy)} noise clients; {self.params.T + 1} are needed")
+        designated = self.form.designated(self.params, at)
+        if designated is not None and designated not in at.members:
+            raise ValueError(f"wants to open a sum without {party(designated)}, which subtracts the minimum of owners")
 
     # ------------------------------------------------------------------------------------------------------- masks
 

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from secea.arithmetic.discrete import farthest
 from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring
 from secea.arithmetic.portable import MOST_WORDS
 from secea.arithmetic.streams import Noise
@@ -62,6 +63,8 @@ class Numbers:
     """sigma': a single element reveals less than 2^-sigma' about its count."""
     max_abs: float
     resolution: float
+    spread: float = 0.0
+    """The standard deviation of the noise that each participant adds to every slot, in units. 0: there is none."""
 
     @property
     def s(self) -> int:
@@ -77,6 +80,11 @@ class Numbers:
     def cap(self) -> float:
         """The coarsest grid that an input is taken to have."""
         return math.ldexp(1.0, math.frexp(self.max_abs)[1] - 1 - GRID_SHARE_BITS)
+
+    @property
+    def farthest(self) -> int:
+        """The largest such number, whichever way."""
+        return farthest(self.spread)
 
     def noise_of(self, noisy: int) -> Noise:
         """The noise of each of `noisy` noise clients. The fewer there are, the wider it is: the total span is fixed."""
@@ -127,7 +135,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     assert params.max_entities is not None
     N, T = params.clients, params.T
     digits, C = _digits(N), math.lcm(*range(1, N + 1))
-    seen = T * params.max_entities * params.dim * params.rounds
+    seen = T * params.max_entities * params.columns * params.rounds
     sigma = params.sigma + math.ceil(math.log2(seen))
     exponent = math.frexp(params.max_abs)[1]  # max_abs < 2^exponent
     for s in FIELDS:
@@ -140,11 +148,11 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
                 wide = wide_of(params.resolution, f, noise_clients)
                 if s << width > unit / FILL_SHARE:
                     break
-                found = Numbers(
-                    ring, C, f, 1 << width, Noise(s, digits, wide), sigma, params.max_abs, params.resolution
-                )
+                spread = math.ldexp(params.noise / math.sqrt(N - params.dropouts - T), f)
+                noise = Noise(s, digits, wide)
+                found = Numbers(ring, C, f, 1 << width, noise, sigma, params.max_abs, params.resolution, spread)
                 small = (noise_clients * s + (s << width)) / 2 + 2
-                if small <= ROOM * unit and _fits(found, noise_clients):
+                if small <= ROOM * unit and _fits(found, noise_clients, N):
                     return found
     raise ParamsError(
         f"no supported field can hold means of precision={params.precision} with {N} clients:"
@@ -152,11 +160,12 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     )
 
 
-def _fits(n: Numbers, noise_clients: int) -> bool:
+def _fits(n: Numbers, noise_clients: int, clients: int) -> bool:
     """Whether 2 * (C * the largest encoded input + all noise) is below the product of the primes.
 
     It counts the most noise of any number of noise clients up to this: noisy * wide <= WIDE * unit, and s*(C-1) >= C.
+    What all participants add to every slot counts in full: an entity may have one owner.
     """
-    top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1))
+    top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1)) + clients * n.farthest
     noise = noise_clients * (n.s * (n.C - 1) - n.C) + n.C * wide_of(n.resolution, n.f, 1)
-    return 2 * (n.C * (int(top) + n.s * n.w + 2) + noise) < n.ring.modulus
+    return n.farthest < 1 << MOST_VALUE_BITS and 2 * (n.C * (int(top) + n.s * n.w + 2) + noise) < n.ring.modulus

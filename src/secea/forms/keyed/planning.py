@@ -67,10 +67,10 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     own, N = params.max_entities or entities, params.clients
     kept = own * NAME_BYTES
     table = Geometry.of(entities, 0, b"").cells * COLUMNS * RING61.element_bytes
-    rows = own * params.dim * 8
+    rows = own * params.dim * 8  # as a table has them
     numbers = form.numbers(params)
     word = numbers.ring.size * numbers.ring.dtype.itemsize  # an element in memory
-    upload = entities * (params.dim + numbers.checks + 2) * word
+    upload = entities * form.width(params) * word
     lists = N * (own + 1) * 32
     chunk = min(CHUNK_BYTES, max(upload, lists))  # a small message is one chunk
     # With drop-outs: the sum, which becomes the broadcast, and uploads that are not complete, unless they are in files.
@@ -89,10 +89,12 @@ def products(form: Keyed, params: Params, entities: int) -> tuple[int, int]:
     N, W, n = params.clients, form.noise_count(params, params.clients), form.numbers(params)
     points = N * (form.list_size(params, 1) + 1)
     own = min(entities, params.max_entities or entities)
-    columns = params.dim + n.checks
-    upload = N * own * (columns + n.checks * params.dim)
-    shared = entities * params.dim * n.checks
-    return points * (params.T + 4), (upload + entities * columns + (N + W) * shared) * n.ring.size
+    columns = params.columns + n.checks
+    upload = N * own * (columns + n.checks * params.columns)
+    shared = entities * params.columns * n.checks
+    spread = N * entities * (1 + n.checks) * params.columns if n.spread else 0
+    least = N * entities * 2 * (params.min_owners - 1)
+    return points * (params.T + 4), (upload + entities * columns + (N + W) * shared + spread + least) * n.ring.size
 
 
 def _cure(N: int, T: int, D: int) -> str:

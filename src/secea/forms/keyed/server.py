@@ -107,7 +107,7 @@ class KeyedServer(ServerDefaults):
     def _rows(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> tuple[Residues, Residues | None]:
         """The rows of a chunk of an upload, and the columns of a noise client; `ValueError` if they are none."""
         n, layout = self.numbers, self.form.layout(Kind.UPLOAD, self.params, at, sender)
-        span, width = layout.span(chunk), self.params.dim + n.checks + 2
+        span, width = layout.span(chunk), self.form.width(self.params)
         count = span.stop - span.start
         body = count * width * n.ring.element_bytes
         rows = n.ring.from_bytes(payload[:body], count, width)
@@ -157,11 +157,13 @@ class KeyedServer(ServerDefaults):
     def _means(self, chunk: int, come: _Chunk) -> Sequence[Buffer]:
         """Divide the sums of one chunk, and add the noise that the noise clients chose (step 3)."""
         n, count = self.numbers, come.total.shape[1]
-        e = n.ring.zeros(count, self.params.dim)
+        e = n.ring.zeros(count, self.params.columns)
         for seed in come.seeds.values():
             streams.add_noise(n.ring, e, seed, chunk, come.noise)
-        rows, empty = means.divide(n.ring, come.total, e, come.columns)
-        return n.ring.to_bytes(rows), empty.astype(np.uint8).data
+        plain = self.params.columns + n.checks + 2
+        least = come.total[:, :, plain:] if self.params.min_owners > 1 else None
+        rows, slots = means.divide(n.ring, come.total[:, :, :plain], e, come.columns, least)
+        return n.ring.to_bytes(rows), slots.data
 
     # --------------------------------------------------------------------------------------------------------- phases
 

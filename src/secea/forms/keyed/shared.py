@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import Residues, Ring
-from secea.steps.means import Secrets
+from secea.steps.means import Least, Secrets
 from secea.wire.keys import expand
 
 
@@ -26,6 +26,8 @@ class RoundSecrets:
     union: bytes
     """L."""
     q: int
+    least: int = 1
+    """m: the minimum of owners."""
     _keys: dict[tuple[str | int, ...], bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The keys of streams that were asked for: all chunks have the same."""
 
@@ -60,7 +62,32 @@ class RoundSecrets:
             H=tuple(H),
             theta=streams.stream(ring, self.key("theta"), chunk, rows),
             beta=streams.stream(ring, self.key("beta"), chunk, rows),
+            least=self._least(chunk, rows) if self.least > 1 else None,
         )
+
+    def _least(self, chunk: int, rows: int) -> Least:
+        """For a minimum of owners."""
+        ring, columns = self.ring, self.least - 1
+        return Least(
+            a=self._order(chunk, rows, columns),
+            rho=streams.stream(ring, self.key("least rho"), chunk, rows, columns, nonzero=True),
+            beta=streams.stream(ring, self.key("least beta"), chunk, rows, columns),
+            theta=streams.stream(ring, self.key("least theta"), chunk, rows),
+        )
+
+    def _order(self, chunk: int, rows: int, columns: int) -> Residues:
+        """The counts 1 to m-1 in a circle that begins anywhere: for each slot and prime by itself.
+
+        Where it begins is a number of more than 110 bits modulo m-1, made of elements that are not 0.
+        """
+        ring = self.ring
+        drawn = streams.stream(ring, self.key("least order"), chunk, rows, 2 * self.checks, nonzero=True)
+        values = np.array([p - 1 for p in ring.primes], np.uint64)[:, None] % np.uint64(columns)
+        begin = np.zeros((ring.size, rows), np.uint64)
+        for k in range(2 * self.checks):
+            begin = (begin * values + (drawn[:, :, k].astype(np.uint64) - np.uint64(1))) % np.uint64(columns)
+        places = np.arange(columns, dtype=np.uint64)
+        return (1 + (begin[:, :, None] + places) % np.uint64(columns)).astype(ring.dtype)
 
 
 def rows_under_keys(ring: Ring, keys: NDArray[np.uint8], q: int, dim: int) -> Residues:

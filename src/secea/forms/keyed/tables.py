@@ -5,9 +5,10 @@ Nothing but the table itself has to be whole: its grid is found block by block, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,17 @@ from numpy.typing import NDArray
 from secea.arithmetic import fixedpoint, grid, streams
 from secea.arithmetic.fixedpoint import Floats
 from secea.arithmetic.portable import fill_keys
+from secea.errors import TableError, party
 from secea.forms import tables
-from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers
 from secea.params import Params
 from secea.table import Name, Table, TableLike, as_table
 from secea.wire.keys import Identity, Mac, expand
+
+WEIGHT_BITS: Final = 32
+"""Bits below the point of a blurred weight."""
+EXACT: Final = 52
+"""The bits below the leading one that a product of float64 numbers has."""
 
 Places: TypeAlias = NDArray[np.int32]
 """Slots, rows, names by number: there are millions of them, and never more than 2^31."""
@@ -34,6 +41,8 @@ class Result:
     """Means, and the client's own rows where there is none. None if they were given away."""
     there: NDArray[np.bool_] = field(repr=False)
     """Which rows are means."""
+    below: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
+    """Which rows have fewer owners than the minimum."""
 
 
 class Tables:
@@ -44,6 +53,7 @@ class Tables:
         narrow = fill_keys(numbers.s) - 1
         labels = (*(b"%d" % b for b in range(narrow)), b"grid", b"names")  # other s, w, f redraw nothing
         self.fill = [expand(identity.secret, "fill of the keyed form", label) for label in labels]
+        self._blur = [expand(identity.secret, "fill of weights", label) for label in labels[:-1]]
         self._went_out = expand(identity.secret, "values that went out")
         self.grid: tuple[int, float] | None = None
         """The coarsest grid that a whole table had in this session: significant bits, and a common step."""
@@ -55,7 +65,27 @@ class Tables:
         """The table, if it has the names that are due, the right length, and every value in range."""
         given = as_table(table, self._params.dim)
         known = (tuple(given.names), due) == self._order[:2]
+        self._check_weights(given)
         return tables.checked(given, due, self._params, self._number, known=known)
+
+    def _check_weights(self, table: Table) -> None:
+        """Weights are there if they are needed, and none is above the bound."""
+        params, weights = self._params, table.weights
+        most = params.max_weight or (1 if params.partial else 0)
+        if weights is None:
+            if params.max_weight is not None and len(table):
+                raise TableError(f"{party(self._number)}: the rows have no weights, and means are weighted here")
+        elif not most:
+            raise TableError(
+                f"{party(self._number)}: the rows have weights, and means are not weighted here: that needs"
+                " Params(max_weight=...), or partial=True to leave out rows of weight 0"
+            )
+        elif weights.size and weights.max() > most:
+            place = int(weights.argmax())
+            bound = f"max_weight={most}" if params.max_weight else "1: without max_weight a row is given or left out"
+            raise TableError(
+                f"{party(self._number)}: entity {table.names[place]!r} has the weight {weights[place]}; at most {bound}"
+            )
 
     def where(self, table: Table, names: tuple[Name, ...]) -> Places:
         """The row of each name in a table, -1 if it has none; the tables of one client mostly have one order."""
@@ -86,6 +116,8 @@ class Tables:
         said = Mac(expand(self._went_out, "round", b"%d" % round))
         said.update(repr((table.dtype.str, table.matrix.shape, self.grid)).encode())
         said.update(np.ascontiguousarray(rows).view(np.uint8).data)
+        if table.weights is not None:
+            said.update(np.ascontiguousarray(table.weights).view(np.uint8).data)
         for block in grid.blocks(table.matrix):
             said.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
         return said.digest()
@@ -94,7 +126,47 @@ class Tables:
         """These rows in fixed point, with what is below their grid filled. `entities` are the hashes of their names."""
         assert self.grid is not None
         n, own = self._numbers, table.matrix[rows].astype(np.float64)
-        return streams.encode(own, entities, self.fill[:-1], n.f, n.s, n.w, *grid.grid_of_rows(own, *self.grid), n.cap)
+        grids = grid.grid_of_rows(own, *self.grid)
+        values = streams.encode(own, entities, self.fill[:-1], n.f, n.s, n.w, *grids, n.cap)
+        if self._params.max_weight is None:
+            return values
+        assert table.weights is not None
+        return self._weighed(values, self.shares(table.weights[rows], entities), entities)
+
+    def shares(self, weights: NDArray[np.int64], entities: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Weights as shares of the bound, each blurred by half a unit, as a keyed function of name and weight (K11).
+
+        Means of whole numbers would show how many there are. A row that is left out stays out.
+        """
+        assert self._params.max_weight is not None
+        n, ones = self._numbers, np.ones(len(weights))
+        column = weights.astype(np.float64)[:, None]
+        used = np.full(len(weights), EXACT, np.int32)
+        blurred = streams.encode(column, entities, self._blur, WEIGHT_BITS, n.s, 1, used, ones, 1.0)[:, 0]
+        return np.where(weights > 0, np.ldexp(blurred, -WEIGHT_BITS) / (self._params.max_weight + 1), 0.0)
+
+    def _weighed(
+        self, values: NDArray[np.int64], shares: NDArray[np.float64], entities: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Filled rows times their shares, and a column of the shares. Products are fine enough to hide counts."""
+        n, rows = self._numbers, len(values)
+        x = np.empty((rows, self._params.columns))
+        x[:, :-1] = np.ldexp(values.astype(np.float64), -n.f) * shares[:, None]
+        x[:, -1] = self._params.max_abs * shares
+        used, step = np.full(rows, EXACT, np.int32), np.zeros(rows)
+        return streams.encode(x, entities, self.fill[:-1], n.f, n.s, n.w, used, step, n.cap)
+
+    def read(self, means: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Embeddings from the means of all columns, and which of them can be means."""
+        params, n = self._params, self._numbers
+        most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
+        most += math.ldexp(params.clients * n.farthest, -n.f)
+        inside: NDArray[np.bool_] = np.all(np.abs(means) <= most, axis=1)
+        if params.max_weight is None:
+            return means, inside
+        share = means[:, -1] / params.max_abs
+        heavy = share > 0.25 / (params.clients * (params.max_weight + 1))  # somebody's weight is not 0
+        return means[:, :-1] / np.where(heavy, share, 1.0)[:, None], inside & heavy
 
     def encoded(self, table: Table, names: tuple[Name, ...]) -> NDArray[np.int64]:
         """All rows at once, in the order of the names."""

@@ -120,6 +120,8 @@ class Paillier(FormDefaults):
         if self.queries not in QUERIES:
             raise ParamsError(f"queries must be one of {', '.join(QUERIES)}, got {self.queries!r}")
         n, T = params.clients, 1 if params.collusion is None else params.collusion
+        if params.options:
+            raise ParamsError(f'the form "paillier" has no {params.options[0]}; form="keyed" has it')
         if n < 3:
             raise ParamsError(
                 f"clients must be from 3 to {MAX_CLIENTS} (with two, each would learn the other's embedding by"
