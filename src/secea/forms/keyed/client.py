@@ -525,7 +525,7 @@ class KeyedClient(ClientDefaults):
         except ValueError as error:
             raise FaultyPeer(SERVER, f"sends means that cannot be read: {error}") from None
         if marks.size and marks.max() > (Slot.EMPTY if params.min_owners == 1 else Slot.BELOW):
-            raise FaultyPeer(SERVER, "marks a slot as something that a slot cannot be")
+            raise FaultyPeer(SERVER, "marks a slot as something else than it can be")
         shared = self.secrets(at).of(chunk, count, noisy)
         wrong = ~means.right(ring, rows, marks, shared, len(at.members))
         if wrong.any():
