@@ -21,7 +21,7 @@ from secea.arithmetic.ristretto import valid
 from secea.errors import SERVER
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import hash_of, key_of, of_small_order, pair_of, public_of, voted
-from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.numbers import Numbers, honest
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Tables
 from secea.params import Params
@@ -146,7 +146,8 @@ class Desk:
             rows = means.contribution(n.ring, y, self.places, shared)
             if n.spread:
                 z = n.ring.zeros(self.slots, self.params.columns)
-                drawn = discrete.gaussian(KeyStream(KEY).bytes, z[0].size, n.spread)
+                deviation = n.spread_of(honest(self.params, self.params.clients))
+                drawn = discrete.gaussian(KeyStream(KEY).bytes, z[0].size, deviation)
                 streams.add_scaled(n.ring, z, drawn.reshape(z.shape[1:]), n.C)
                 means.add_everywhere(n.ring, rows, z, shared)
             if shared.least is not None:

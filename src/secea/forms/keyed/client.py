@@ -34,6 +34,7 @@ from secea.errors import (
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
+from secea.forms.keyed.numbers import honest
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Places, Result, Tables
 from secea.forms.keyed.values import each
@@ -477,7 +478,7 @@ class KeyedClient(ClientDefaults):
             slots = self.union.slots[own].astype(np.int64) - span.start
             rows = means.contribution(ring, y, slots, shared)
             if n.spread:
-                means.add_everywhere(ring, rows, self._spread(chunk, count), shared)
+                means.add_everywhere(ring, rows, self._spread(chunk, count, at), shared)
             if shared.least is not None:
                 designated = self.number == form.designated(params, at)
                 least = means.least_columns(ring, slots, shared.least, designated=designated)
@@ -492,13 +493,14 @@ class KeyedClient(ClientDefaults):
             columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
 
-    def _spread(self, chunk: int, count: int) -> Residues:
+    def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
         """C times what it adds to every slot of a chunk: fresh discrete Gaussian numbers."""
         assert self.round is not None
         n, shape = self.numbers, (count, self.params.columns)
-        draw = KeyStream(self.round.spread_seed, chunk).bytes
+        deviation = n.spread_of(honest(self.params, len(at.participants)))
+        drawn = discrete.gaussian(KeyStream(self.round.spread_seed, chunk).bytes, count * shape[1], deviation)
         z = n.ring.zeros(*shape)
-        streams.add_scaled(n.ring, z, discrete.gaussian(draw, count * shape[1], n.spread).reshape(shape), n.C)
+        streams.add_scaled(n.ring, z, drawn.reshape(shape), n.C)
         return z
 
     def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:
