@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import secea
+from optional import OPTIONS, dues
 from secea import Federation, Params, ParamsError, RoundLost, TableError
 from secea.forms.keyed import Keyed
 from secea.forms.keyed import form as form_module
@@ -20,19 +21,7 @@ from secea.table import Name, Table
 from secea.testing import insecure_seeded
 from secea.wire import messages
 from tiers import always, slow
-from truth import dues
 
-OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "a minimum": {"min_owners": 2},
-    "a larger minimum": {"min_owners": 3},
-    "weights": {"max_weight": 9},
-    "weights and a minimum": {"max_weight": 200, "min_owners": 2},
-    "rows left out": {"partial": True},
-    "rows left out and a minimum": {"partial": True, "min_owners": 2},
-    "noise": {"noise": 0.01},
-    "noise and a minimum": {"noise": 0.01, "min_owners": 2},
-}
-"""All combinations that there are."""
 MINIMA: Final = [name for name, given in OPTIONS.items() if "min_owners" in given]
 
 
