@@ -62,8 +62,10 @@ def _due(params: Params, members: int, own: Sequence[tuple[Floats, int]]) -> Due
     error = 2.0**-22 * largest if any(row.dtype == np.float32 for row, _ in own) else 0.0
     if params.max_weight is None:
         low = high = x.mean(axis=0)
-        n = Keyed().numbers(params)
-        error += params.resolution + members * n.farthest * 2.0**-n.f / len(counted)
+        error += params.resolution
+        if params.noise:
+            n = Keyed().numbers(params)
+            error += members * n.farthest * 2.0**-n.f / len(counted)
     elif not w.any():
         return Due()
     else:
