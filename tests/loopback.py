@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from optional import dues
 from secea.engines.driver import Driver
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
@@ -22,7 +23,7 @@ from secea.params import Params
 from secea.party.form import Form
 from secea.party.server import Server
 from secea.party.session import Session
-from secea.table import Table
+from secea.table import Name, Table
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import Buffer
 
@@ -111,8 +112,10 @@ class World:
 
         def train(means: Table | None, number: int) -> Table:
             self.got[n].append((number, means))
-            names = tuple(self.sets[n])
-            self.given[n][number] = Table(names, self.rng.uniform(-9, 9, (len(names), 3)))
+            names, params = tuple(self.sets[n]), self.session.params
+            most = params.max_weight or int(params.partial)
+            weights = self.rng.integers(0, most, len(names), endpoint=True) if most else None
+            self.given[n][number] = Table(names, self.rng.uniform(-9, 9, (len(names), 3)), weights)
             return self.given[n][number]
 
         store = Store(self.folder / str(n), self.identities[n], self.session.hash)
@@ -158,17 +161,22 @@ class World:
 
     def check(self, members: Iterable[int], receivers: Iterable[int]) -> None:
         """The means of the receivers are those over what each of the members gave last."""
-        tables = {n: self.hosts[n]._table for n in members}
-        total: dict[object, list[Any]] = {}
-        for table in tables.values():
-            assert table is not None
-            for name, row in zip(table.names, table.matrix, strict=True):
-                total.setdefault(name, []).append(row)
+        given = [self.hosts[n]._table for n in members]
+        due = dues(self.session.params, [(table.as_dict(), by_name(table)) for table in given if table])
         for n in receivers:
-            found = self.hosts[n].means()
+            found, table = self.hosts[n].means(), self.hosts[n]._table
             assert found is not None, n
-            for name, row in zip(found.names, found.matrix, strict=True):
-                assert np.abs(row - np.mean(total[name], axis=0)).max() <= self.session.params.resolution, (n, name)
+            assert table is not None
+            own = table.as_dict()
+            for name, row in found.as_dict().items():
+                assert due[name].meets(row, own[name]), (n, name)
+            assert set(found.without_mean) == {name for name in own if due[name].low is None}
+            assert set(found.below_minimum) == {name for name in own if due[name].below}
+
+
+def by_name(table: Table) -> dict[Name, int] | None:
+    """The weights of a table."""
+    return None if table.weights is None else dict(zip(table.names, table.weights.tolist(), strict=True))
 
 
 def obeying(world: World, n: int, change: Callable[[Order, Reply], Reply]) -> None:

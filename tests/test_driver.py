@@ -25,7 +25,10 @@ from secea.wire.messages import Buffer, Header
 from tiers import slow
 
 PAPER: dict[str, Any] = {"form": Paillier(), "entities": 3, "key_bits": 256, "insecure_small_keys": True}
+WEIGHTED: dict[str, Any] = {"dropouts": 1, "max_weight": 9, "min_owners": 2}
+PARTLY: dict[str, Any] = {"partial": True, "min_owners": 3}
 SHAPES: list[dict[str, Any]] = [{"dropouts": 0}, {"dropouts": 1}, {"dropouts": 0, "collusion": 1}, PAPER]
+SHAPES += [WEIGHTED, PARTLY, {"noise": 0.25}]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -52,9 +55,9 @@ def _orders_of_a_life(folder: Path, shape: dict[str, Any]) -> int:
     return sum(n == 1 for n, _, _ in world.port.seen)
 
 
-FATES = [(SHAPES[0], "after"), (SHAPES[0], "server"), (PAPER, "before"), (PAPER, "server")]
+FATES = [(SHAPES[0], "after"), (SHAPES[0], "server"), (PAPER, "before"), (PAPER, "server"), (WEIGHTED, "after")]
 MORE = [(SHAPES[0], "before"), (SHAPES[0], "hangs"), *((SHAPES[1], fate) for fate in ("before", "after", "server"))]
-MORE += [(PAPER, "after"), (PAPER, "hangs")]
+MORE += [(PAPER, "after"), (PAPER, "hangs"), (WEIGHTED, "before"), (WEIGHTED, "server"), (PARTLY, "after")]
 ALL_FATES = [*FATES, *map(slow, MORE)]
 
 
@@ -77,6 +80,39 @@ def test_whoever_is_killed_at_any_order_the_next_rounds_work(tmp_path: Path, sha
         world.driver.setup()
         assert world.round() == [0, 1, 2, 3], at
         assert world.round() == [0, 1, 2, 3], at
+
+
+@pytest.mark.parametrize("shape", [WEIGHTED, PARTLY], ids=str)
+def test_a_client_that_is_killed_before_its_upload_gives_the_same_rows_with_the_same_weights(
+    tmp_path: Path, shape: dict[str, Any]
+) -> None:
+    world = World(tmp_path, **shape)
+    world.driver.setup()
+    world.round()
+    trained, struck = len(world.got[1]), iter([True])
+    world.port.kill = lambda n, order: "after" if order.task is Task.ROUND and n == 1 and next(struck, None) else ""
+    assert world.round() == [0, 2, 3]
+    world.driver.setup()
+    assert world.round() == [0, 1, 2, 3]
+    assert len(world.got[1]) == trained + 1, "it trained before it was killed, and not again"
+    table, given = world.hosts[1]._table, world.given[1][world.got[1][-1][0]]
+    assert table is not None
+    assert table is not given, "it comes from its disk"
+    assert np.array_equal(table.matrix, given.matrix)
+    assert np.array_equal(np.asarray(table.weights), np.asarray(given.weights))
+
+
+def test_means_that_were_read_from_the_disk_still_tell_what_is_below_the_minimum(tmp_path: Path) -> None:
+    world = World(tmp_path, min_owners=4)
+    world.driver.setup()
+    world.round()
+    before = world.hosts[2].means()
+    world.restart(2)
+    after = world.hosts[2].means()
+    assert before is not None
+    assert after is not None
+    assert after.below_minimum == before.below_minimum == after.without_mean
+    assert 0 < len(after.below_minimum) < len(after)
 
 
 def test_what_was_uploaded_in_a_lost_round_never_goes_to_others(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optional import OPTIONS, Due, dues
 from secea import CallError, Federation, FederationError, Params, ProtocolError, RoundLost, SnapshotError
 from secea.engines.exchange import Exchange, Tap, untouched
 from secea.errors import SERVER
@@ -111,6 +112,8 @@ class Ledger:
                 self.note("rho", (me, secrets.key("rho"), chunk), parts[0])
                 if own_seed:
                     self.note("mask of one's own", (me, own_seed, chunk), parts[0])
+                if round_.spread_seed:
+                    self.note("seed of what is added everywhere", (round_.spread_seed, chunk), parts[0])
                 if round_.noise_seed:
                     self.note("seed of noise", (round_.noise_seed, chunk), *parts)
                     for k in range(secrets.checks):
@@ -163,11 +166,11 @@ def reason(error: FederationError) -> str:
 class Life:
     """A federation to which things happen; every mean that it gives is numpy's."""
 
-    def __init__(self, clients: int, dropouts: int, seed: int) -> None:
+    def __init__(self, clients: int, dropouts: int, seed: int, option: str = "none") -> None:
         self.rng = np.random.Generator(np.random.PCG64([seed, clients, dropouts]))
-        params = Params(
-            clients=clients, dim=2, collusion=1, dropouts=dropouts, rounds=10_000, max_entities=4, max_union=8
-        )
+        bounds: dict[str, Any] = {"rounds": 10_000, "max_entities": 4, "max_union": 8}
+        bounds |= OPTIONS.get(option, {})
+        params = Params(clients=clients, dim=2, collusion=1, dropouts=dropouts, **bounds)
         entropy = insecure_seeded(int(self.rng.integers(1 << 60)))(SERVER)
         self.fed: Any = Federation(params, form=Keyed(batch=3, max_updates=5_000), entropy=entropy)
         self.fed.setup([self.some_names() for _ in range(clients)])
@@ -218,32 +221,42 @@ class Life:
         """One round; how it ended."""
         self.rounds += 1
         tables, out = self.tables(), set(absent)
+        most = self.fed.params.max_weight or int(self.fed.params.partial)
+        weights = [{name: int(self.rng.integers(most + 1)) for name in table} if most else None for table in tables]
         given: list[Any] = [None if n in out else table for n, table in enumerate(tables)]
         lost = {n: phase for n, phase in (vanish or {}).items() if n not in out}
         try:
-            results = self.fed.round(given, vanish=lost)
+            results = self.fed.round(given, weights=weights, vanish=lost)
         except FederationError as error:
             return reason(error)
         finally:
             self._crash, gone, self._gone = None, self._gone, set()
         among = self.fed.server.at.members
         assert set(range(self.clients)) - out - set(lost) - gone <= set(among) <= set(range(self.clients)) - out
-        self.check(tables, results, among, out | set(lost) | gone)
+        self.check(tables, weights, results, among, out | set(lost) | gone)
         return "means"
 
-    def check(self, tables: Tables, results: list[Any], among: Iterable[int], may_be_none: set[int]) -> None:
+    def check(
+        self, tables: Tables, weights: list[Any], results: list[Any], among: Iterable[int], may_be_none: set[int]
+    ) -> None:
         among = set(among)
         parts = [self.fed.clients[n].part for n in range(self.clients)]
         waiting = [set(part.next_names) - set(part.names) for part in parts]
+        known = [{name: row for name, row in tables[v].items() if name not in waiting[v]} for v in range(self.clients)]
+        due = dues(self.fed.params, [(known[v], weights[v]) for v in among])
         for n, result in enumerate(results):
             assert result is not None or n in may_be_none
-            for name, mean in (result or {}).items():
-                owners = [v for v in among if name in tables[v] and name not in waiting[v]]
-                truth = tables[n][name] if name in waiting[n] else np.mean([tables[v][name] for v in owners], axis=0)
-                assert np.abs(mean - truth).max() < WITHIN
-            assert result is None or list(result) == list(tables[n])
-            assert result is None or set(self.fed.without_mean[n]) == waiting[n]
-            if result is not None and waiting[n]:  # what came of a change that broke off, when too few are here for it
+            if result is None:
+                continue
+            assert list(result) == list(tables[n])
+            for name, row in result.items():
+                wanted = Due() if name in waiting[n] else due[name]
+                assert wanted.meets(row, tables[n][name])
+            none = {name for name in known[n] if due[name].low is None}
+            assert set(self.fed.without_mean[n]) == waiting[n] | none
+            assert set(self.fed.below_minimum[n]) == {name for name in none if due[name].below}
+            self.happened["below the minimum"] += any(due[name].below for name in none)
+            if waiting[n]:  # what came of a change that broke off, when too few are here for it
                 fewest = self.fed.form.fewest(self.fed.params, self.fed.form.names_phase, self.fed.server.at.named + 1)
                 assert parts[n].renamed
                 assert len(among) < fewest
@@ -306,28 +319,33 @@ class Life:
         self.happened["undisturbed"] += 1
 
 
-@pytest.mark.parametrize(("clients", "dropouts"), always([(5, 1)], product((3, 4, 5), (0, 1))))
+LIVES: Final = (*product((3, 4, 5), (0, 1), ["none"]), *product([3], [0], OPTIONS), *product([4], [1], OPTIONS))
+QUICK: Final = [(5, 1, "none"), (4, 1, "weights and a minimum"), (3, 0, "rows left out and a minimum")]
+
+
+@pytest.mark.parametrize(("clients", "dropouts", "option"), always(QUICK, LIVES))
 def test_every_mean_of_a_long_life_is_right_and_the_next_quiet_round_works(
-    clients: int, dropouts: int, ledger: Ledger
+    clients: int, dropouts: int, option: str, ledger: Ledger
 ) -> None:
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     print(f"seed {seed}")
-    life = Life(clients, dropouts, seed)
+    life = Life(clients, dropouts, seed, option)
     for _ in range(30):
         life.something()
     print(life.happened, ledger.counts)
     assert life.rounds >= 60
+    assert bool(life.happened["below the minimum"]) == ("minimum" in option)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dropouts", [0, 1])
+@pytest.mark.parametrize(("dropouts", "option"), [(0, "none"), (1, "none"), (1, "noise and a minimum")])
 def test_in_a_life_of_two_hundred_rounds_everything_happens_and_no_key_or_label_serves_twice(
-    dropouts: int, ledger: Ledger
+    dropouts: int, option: str, ledger: Ledger
 ) -> None:
     """Updates, absences, restarts, crashes, losses, joins and leaves, one after the other, with one ledger for all."""
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     print(f"seed {seed}")
-    life = Life(4, dropouts, seed)
+    life = Life(4, dropouts, seed, option)
     wanted = {"restart", "crash", "update: update", "disturbed: means", "disturbed: RoundLost", "regroup"}
     while life.rounds < 200 or not all(life.happened[what] for what in wanted):
         life.something()
@@ -335,6 +353,7 @@ def test_in_a_life_of_two_hundred_rounds_everything_happens_and_no_key_or_label_
     print(life.happened, ledger.counts)
     used = {"label", "key of a message", "mask of a pair", "seed of a list", "key of a row", "rho", "seed of noise"}
     used |= {"pad of noise"} | ({"mask of one's own", "opening of a key"} if dropouts else set())
+    used |= {"seed of what is added everywhere"} if "noise" in option else set()
     assert set(ledger.counts) == used
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import secea
+from optional import dues
 from secea import Federation, FederationError, Params, ProtocolError, RoundLost
 from secea.engines import exchange as exchange_module
 from secea.errors import Stale
@@ -59,25 +60,29 @@ def moved(tables: Tables) -> Tables:
     return [{name: -0.9 * row + 0.1 for name, row in table.items()} for table in tables]
 
 
-def check(results: Sequence[Any], tables: Tables, U: Iterable[int], here: Iterable[int], within: float) -> None:
+def check(results: Sequence[Any], tables: Tables, U: Iterable[int], here: Iterable[int], params: Params) -> None:
     """Whoever is still here has the means over U, and the others have nothing."""
+    due = dues(params, [(tables[v], None) for v in U])
     for n, result in enumerate(results):
         if n not in set(here):
             assert result is None
             continue
         assert list(result) == list(tables[n])
         for name, row in result.items():
-            own = [tables[v][name] for v in U if name in tables[v]]
-            assert np.abs(row - np.mean(own, axis=0)).max() < within, (n, name)
+            assert due[name].meets(row, tables[n][name]), (n, name)
 
 
-def expected(N: int, D: int, vanish: Mapping[int, str], absent: Iterable[int] = ()) -> tuple[int, ...] | str:
+def expected(fed: Any, vanish: Mapping[int, str], absent: Iterable[int] = ()) -> tuple[int, ...] | str:
     """U; or what is lost: the round, or the attempt before anything was uploaded."""
+    N, D = fed.params.clients, fed.params.dropouts
     t, gone = N - D, Counter(vanish.values())
     participants = [n for n in range(N) if n not in set(absent) and vanish.get(n) not in BEFORE]
     U = tuple(n for n in participants if vanish.get(n) != "upload")
     if len(participants) < t:
         return "nothing"
+    designated = participants[(fed.server.at.round + 1) % len(participants)]
+    if fed.params.min_owners > 1 and designated not in U:
+        return "round"
     return U if len(U) - gone["agree"] - gone["open"] >= t else "round"
 
 
@@ -85,8 +90,7 @@ def run(
     fed: Any, tables: Tables, vanish: Mapping[int, str], absent: Iterable[int] = (), *, union: bool = True
 ) -> tuple[int, ...] | str:
     """One round with losses, held against what is expected of it. `union`: another one is due first."""
-    N, D = len(tables), fed.params.dropouts
-    due = expected(N, D, vanish, absent)
+    N, due = len(tables), expected(fed, vanish, absent)
     if union:
         fed.clients[0].stop()
     given: list[Any] = [None if n in set(absent) else table for n, table in enumerate(tables)]
@@ -96,7 +100,7 @@ def run(
         assert isinstance(caught.value, RoundLost) == (due == "round"), vanish
         return due
     here = [n for n in range(N) if n not in vanish and n not in set(absent)]
-    check(fed.round(given, vanish=vanish), tables, due, here, fed.params.resolution)
+    check(fed.round(given, vanish=vanish), tables, due, here, fed.params)
     return due
 
 
@@ -121,6 +125,18 @@ def test_up_to_d_clients_may_vanish_in_any_stage(N: int, D: int, T: int) -> None
                 tables = moved(tables)
         run(fed, tables, {}, union=False)
     assert not fed.faults
+
+
+@pytest.mark.parametrize("stage", ["upload", *AFTER])
+def test_who_subtracts_the_minimum_is_needed_until_it_has_uploaded(stage: str) -> None:
+    tables = tables_of(4)
+    fed = federation(tables, 1, 2, min_owners=2)
+    for lost in (1, 0, 3):
+        designated = (fed.server.at.round + 1) % 4
+        due = run(fed, tables, {lost: stage})
+        assert (due == "round") == (stage == "upload" and lost == designated)
+        tables = moved(tables)
+        run(fed, tables, {}, union=False)
 
 
 def test_two_that_share_masks_may_vanish_in_one_upload() -> None:
@@ -194,13 +210,16 @@ def test_two_of_four_are_one_too_many_whenever_they_vanish(stages: tuple[str, st
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"min_owners": 2}, {"min_owners": 3, "noise": 0.01}])
 @given(data=st.data())
-def test_whoever_vanishes_wherever_the_mean_is_over_u_or_the_round_is_lost(data: st.DataObject) -> None:
+def test_whoever_vanishes_wherever_the_mean_is_over_u_or_the_round_is_lost(
+    options: dict[str, Any], data: st.DataObject
+) -> None:
     N = data.draw(st.integers(3, 6))
     D = data.draw(st.integers(1, N - 2))
     T = data.draw(st.integers(1, N - 1 - D))
     tables = tables_of(N)
-    fed = federation(tables, D, T, batch=data.draw(st.integers(1, 3)))
+    fed = federation(tables, D, T, batch=data.draw(st.integers(1, 3)), **options)
     for _ in range(3):
         absent = data.draw(st.sets(st.integers(0, N - 1), max_size=D))
         others = st.sampled_from([n for n in range(N) if n not in absent])
@@ -358,7 +377,7 @@ def test_nothing_of_an_upload_that_breaks_off_is_in_the_sum(
     breaks_off(monkeypatch, chunks)  # who vanishes after its last chunk is in the sum
     here = range(N - D)
     results = fed.round(tables, vanish=dict.fromkeys(range(N - D, N), "upload"))
-    check(results, tables, range(N), here, fed.params.resolution)
+    check(results, tables, range(N), here, fed.params)
 
 
 def test_what_is_added_as_it_comes_spoils_the_sum_if_it_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:

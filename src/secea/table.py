@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import is_
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,7 @@ class Table:
             object.__setattr__(self, "weights", row_weights(self.weights, names))
 
     @classmethod
-    def trusted(cls, names: Sequence[Name], matrix: Floats, weights: NDArray[np.int64] | None = None) -> Table:
+    def trusted(cls, names: Sequence[Name], matrix: Floats, weights: NDArray[np.int64] | None = None) -> Self:
         """A table from names that were checked before. The checks are not repeated."""
         table = object.__new__(cls)
         for name, value in (("names", names), ("matrix", matrix), ("weights", weights)):

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 import trial
+from optional import dues
 from secea.engines.files import write_identity, write_session
 from secea.forms import form_of
 from secea.params import Params
 from secea.party.session import Session
+from secea.table import Name, Table
 from secea.wire.keys import Identity, Roster
 
 UPLOADS = {"keyed": "upload", "paillier": "share"}
@@ -51,8 +53,13 @@ class Sites:
         for n, name in enumerate(self.names):
             options: dict[str, object] = {"number": n, "entities": self.entities, "dim": self.params.dim}
             options |= {"folder": str(self.folder / name), "scenes": self.scenes, "seconds": self.seconds}
-            self._arguments[name] = options | {"late": self.late}
+            self._arguments[name] = options | {"late": self.late, "most": self.most}
             self.write(name, participant="trial:participant")
+
+    @property
+    def most(self) -> int:
+        """The largest weight of a row; 0 where rows have none."""
+        return self.params.max_weight or int(self.params.partial)
 
     def agree(self, file: str, params: Params, **other: bytes) -> None:
         """A federation file; `other`: public keys that are not those of the sites."""
@@ -136,7 +143,7 @@ class Sites:
                 if got["means"] is not None:
                     before = next((later["round"] for later in record[i:] if later["round"]), math.inf)
                     number = max(r for r, there in rounds if n in there and r < before)
-                    self._check(n, got["means"], number)
+                    self._check(n, got["means"], got["below"], number)
                     given.add((n, number))
         for i, line in enumerate(log):
             if line["event"] == "round":
@@ -144,20 +151,25 @@ class Sites:
                     n for n, number in given if number == line["number"]
                 }, line
 
-    def _check(self, n: int, means: Mapping[str, Sequence[float]], number: int) -> None:
+    def _check(self, n: int, means: Mapping[str, Sequence[float]], below: Sequence[str], number: int) -> None:
         shares = self.log("server", event="accepted", kind=UPLOADS[self.form], round=number)
         who = {int(line["from"].split()[1]) for line in shares}
         tables = [self._contributed(v, number) for v in sorted(who)]
+        due = dues(self.params, [(table.as_dict(), self._weights(table)) for table in tables])
+        own = self._contributed(n, number).as_dict()
         assert set(means) == set(trial.names_of(n, self.entities))
         for entity, mean in means.items():
-            owned = [table[entity] for table in tables if entity in table]
-            assert np.abs(np.mean(owned, axis=0) - mean).max() <= self.params.resolution
+            assert due[entity].meets(np.array(mean), own[entity])
+        assert set(below) == {entity for entity in means if due[entity].below}
 
-    def _contributed(self, n: int, number: int) -> dict[object, Any]:
+    def _contributed(self, n: int, number: int) -> Table:
         """What client n had trained last when that round began."""
         trained = max(got["round"] for got in self._record(self.names[n]) if 0 < got["round"] <= number)
-        table = trial.table_of(n, trained, self.entities, self.params.dim)
-        return dict(zip(table.names, table.matrix, strict=True))
+        return trial.table_of(n, trained, self.entities, self.params.dim, self.most)
+
+    @staticmethod
+    def _weights(table: Table) -> dict[Name, int] | None:
+        return None if table.weights is None else dict(zip(table.names, table.weights.tolist(), strict=True))
 
     def _record(self, name: str) -> list[dict[str, Any]]:
         path = self.folder / name / "record"

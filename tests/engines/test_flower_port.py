@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -142,6 +143,31 @@ def test_five_clients_get_the_means_of_numpy(grid: Grid, sites: Sites) -> None:
     assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 3
     sites.check_means()
     assert sites.kept() == lasting(sites)
+
+
+OPTIONS: list[dict[str, Any]] = [{"max_weight": 9, "min_owners": 3}, {"partial": True, "min_owners": 2}, {"noise": 0.1}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_options_of_the_federation_file_hold_at_every_site_whoever_is_lost(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    sites = Sites(tmp_path / "sites", replace(PARAMS, collusion=2, **options))
+    grid = Grid({100 + n: sites.file(name) for n, name in enumerate(sites.names)})
+
+    def fails(node: int, order: Order) -> bool:
+        grid.online.add(104)
+        return (node, order.task, order.round) == (104, Task.ROUND, 2)
+
+    grid.fails = fails
+    serve(grid, sites, 4)
+    assert [line["clients"] for line in sites.rounds()] == [
+        list(range(N)),
+        [0, 1, 2, 3],
+        list(range(N)),
+        list(range(N)),
+    ]
+    sites.check_means()
 
 
 SET_UP = ("hello", "commit", "deal", "list", "confirm")

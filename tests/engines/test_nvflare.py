@@ -58,11 +58,18 @@ def submitted(
     return nvflare.recipe(rounds, clients=clients, patience=patience).execute(deployment.env)
 
 
-@pytest.mark.parametrize("form", [pytest.param("keyed", marks=pytest.mark.smoke), "paillier"])
-def test_three_rounds_in_the_simulator_give_the_plain_means(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        pytest.param("keyed", {}, marks=pytest.mark.smoke),
+        ("keyed", {"max_weight": 9, "min_owners": 2}),
+        ("paillier", {"key_bits": 256, "insecure_small_keys": True}),
+    ],
+)
+def test_three_rounds_in_the_simulator_give_the_means_of_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, options: dict[str, Any]
 ) -> None:
-    params = replace(STRICT, clients=3, key_bits=256, insecure_small_keys=True)
+    params = replace(STRICT, clients=3, **options)
     sites = Sites(tmp_path / "sites", params, form=form)
     monkeypatch.setenv(nvflare.SITES, str(sites.folder))
     nvflare.permit(tmp_path / "run" / "secea")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from nvflare.collab import CollabCallError
 from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
-from secea.engines import nvflare
+from secea.engines import nvflare, run, site
+from secea.engines.driver import Patience
 from secea.engines.nvflare import CollabPort
 from secea.engines.port import Failure, Order, Reply, Task
+from secea.params import Params
+from sites import Sites
 
 NAMES = ("a", "b", "c")
 REPLY = Reply([b"message"])
@@ -137,6 +142,35 @@ class Site:
     def more(self, number: int) -> Any:
         self.calls += 1
         return self.member.give(number)
+
+
+class Hosted(Site):
+    """A member whose core is in this process."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(b"")
+        self._host = site.Site.read(file).host()
+
+    def obey(self, piece: bytes, timeout: float, number: int = 0, start: int = -1) -> Any:
+        if start >= 0:
+            return super().obey(piece, timeout, number, start)
+        return bytearray(self._host.obey(Order.parse(piece, 0)).to_bytes())
+
+
+OPTIONS: list[dict[str, Any]] = [{"max_weight": 9, "min_owners": 3}, {"partial": True, "min_owners": 2}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_options_of_the_federation_file_hold_at_every_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(nvflare, "PIECE_BYTES", 1000)
+    sites = Sites(tmp_path / "sites", Params(4, dim=4, max_entities=20, max_union=30, **options))
+    port = CollabPort(sites.names, {name: Hosted(sites.file(name)) for name in sites.names})
+    patience = Patience(stage=30, training=30)
+    run.serve(site.Site.read(sites.file("server")), port, 3, patience, logging.getLogger())
+    assert [line["clients"] for line in sites.rounds()] == [[0, 1, 2, 3]] * 3
+    sites.check_means()
 
 
 @pytest.mark.parametrize("size", [1, 99, 100, 101, 250])

@@ -11,7 +11,7 @@ from torch import nn
 import trial
 from secea import adapters
 from secea.adapters.torch import Checkpoint, TorchRows
-from secea.engines.host import Participant
+from secea.engines.host import Means, Participant
 from secea.table import as_table
 
 
@@ -32,13 +32,17 @@ def modelled(inner: Participant, dim: int, path: Path) -> Participant:
     model = Model(len(names), dim)
     rows = TorchRows(names, [model.items], optimizer=None, state="keep")
 
+    def means() -> Means:
+        table = rows.table()
+        return Means(table.names, table.matrix)
+
     @torch.no_grad()
     def train(round: int) -> None:
-        given = as_table(inner.train(rows.table() if model.trainings else None, round))
+        given = as_table(inner.train(means() if model.trainings else None, round))
         model.items.weight.copy_(torch.from_numpy(given.matrix))
         model.trainings += 1
 
-    return adapters.participant(rows, train, lambda: inner.done(rows.table()), keep=Checkpoint(path, model=model))
+    return adapters.participant(rows, train, lambda: inner.done(means()), keep=Checkpoint(path, model=model))
 
 
 def participant(**arguments: Any) -> Participant:

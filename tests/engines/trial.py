@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from secea.engines.host import Host, Participant
+from secea.engines.host import Host, Means, Participant
 from secea.engines.port import Order, Reply, Task
 from secea.engines.store import Store
 from secea.table import Table
@@ -64,10 +64,11 @@ def names_of(number: int, entities: int) -> list[str]:
     return [f"entity {e}" for e in range(entities) if (e + number) % 3]
 
 
-def table_of(number: int, round: int, entities: int, dim: int) -> Table:
-    """What client n contributes when it last trained in that round."""
-    names = names_of(number, entities)
-    return Table(names, np.random.default_rng([number, round]).normal(size=(len(names), dim)))
+def table_of(number: int, round: int, entities: int, dim: int, most: int = 0) -> Table:
+    """What client n contributes when it last trained in that round; with weights up to `most`, if it is not 0."""
+    names, rng = names_of(number, entities), np.random.default_rng([number, round])
+    matrix = rng.normal(size=(len(names), dim))
+    return Table(names, matrix, rng.integers(0, most, len(names), endpoint=True) if most else None)
 
 
 def participant(
@@ -81,11 +82,12 @@ def participant(
     first: int = 2,
     claims: str = "",
     wait: float = WAIT_SECONDS,
+    most: int = 0,
 ) -> Participant:
     """Client n, which writes down what it is given; while there is a file `hold` in its folder it does not train.
 
     `claims`: the public key of somebody else, which it says is its own. `wait`: so long, at most, does it train while
-    those who were lost have not been called again.
+    those who were lost have not been called again. `most`: the largest weight of its rows.
     """
     if claims:
         Identity.public = property(lambda self: bytes.fromhex(claims))  # type: ignore[assignment,method-assign]
@@ -93,18 +95,19 @@ def participant(
     if scenes:
         script.take_over()
 
-    def write(round: int, means: Table | None) -> None:
+    def write(round: int, means: Means | None) -> None:
         given = None if means is None else dict(zip(means.names, means.matrix.tolist(), strict=True))
+        below = [] if means is None else means.below_minimum
         with (Path(folder) / "record").open("a") as file:
-            file.write(json.dumps({"round": round, "means": given}) + "\n")
+            file.write(json.dumps({"round": round, "means": given, "below": below}) + "\n")
 
-    def train(means: Table | None, round: int) -> Table:
+    def train(means: Means | None, round: int) -> Table:
         time.sleep(seconds)
         script.wait_for_victims(round)
         write(round, means)
         while (Path(folder) / "hold").exists():
             time.sleep(0.1)
-        return table_of(number, round, entities, dim)
+        return table_of(number, round, entities, dim, most)
 
     return Participant(lambda: names_of(number, entities), train, lambda means: write(0, means))
 

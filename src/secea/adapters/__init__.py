@@ -30,10 +30,13 @@ class Rows(Protocol):
         """Numbers per entity: `Params.dim` of the federation."""
 
     def table(self) -> Table:
-        """A copy of the model's present embeddings, for the next round."""
+        """A copy of the model's present embeddings, for the next round; with weights, where means are weighted."""
 
     def load(self, means: TableLike) -> None:
-        """Write means back into the model, in place. On an error nothing changes."""
+        """Write means back into the model, in place. On an error nothing changes.
+
+        An entity without a mean comes with its own row, so that it stays as it was.
+        """
 
 
 def in_order(names: tuple[Name, ...], width: int, means: TableLike) -> Floats:

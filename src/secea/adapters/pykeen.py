@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from secea.adapters.torch import State, TorchRows
+from secea.adapters.weights import Weights
 from secea.errors import TableTypeError
 
 if TYPE_CHECKING:
@@ -13,11 +14,19 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def pykeen_rows(model: ERModel, factory: CoreTriplesFactory, *, optimizer: Optimizer | None, state: State) -> TorchRows:
+def pykeen_rows(
+    model: ERModel,
+    factory: CoreTriplesFactory,
+    *,
+    optimizer: Optimizer | None,
+    state: State,
+    weights: Weights | None = None,
+) -> TorchRows:
     """The rows of all entity representations of `model`, with the labels of `factory` as names.
 
     For the other arguments see `TorchRows`. Relations stay at their site. If a model constrains its weights after each
-    step (TransE: rows of length one), it will do so to the means too, after the next step.
+    step (TransE: rows of length one), it will do so to the means too, after the next step. All rows change then, and
+    with `weights="trained"` all count as trained.
     """
     from pykeen.nn.representation import Embedding
 
@@ -30,6 +39,5 @@ def pykeen_rows(model: ERModel, factory: CoreTriplesFactory, *, optimizer: Optim
         if not isinstance(each, Embedding):
             kind = type(each).__name__
             raise TableTypeError(f"{type(model).__name__} has no row for each entity: it makes them by {kind}")
-    return TorchRows(
-        labels, [each._embeddings for each in model.entity_representations], optimizer=optimizer, state=state
-    )
+    tensors = [each._embeddings for each in model.entity_representations]
+    return TorchRows(labels, tensors, optimizer=optimizer, state=state, weights=weights)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Adagrad, Optimizer
 
 from secea.adapters import in_order
+from secea.adapters.weights import Weighing, Weights
 from secea.atomic import replace_files
 from secea.errors import CallError, DataError, TableError, TableTypeError
 from secea.table import Name, Table, TableLike, canonical_names
@@ -41,6 +42,9 @@ class TorchRows:
     `state` says what happens to the optimizer's state of these rows (for example Adam's moments) when means are loaded:
     "keep" leaves it as it is, "reset" sets it back to its start.
 
+    `weights` says what rows weigh in a round, for `Params(partial=True)` or `max_weight`: see `Weights`. For example
+    `weights="trained"` leaves out rows that did not change since the last means.
+
     >>> e, bias = nn.Embedding(2, 3), nn.Parameter(torch.zeros(2))
     >>> rows = TorchRows(["aspirin", "codeine"], [e, bias], optimizer=None, state="keep")
     >>> rows.width
@@ -57,6 +61,7 @@ class TorchRows:
         *,
         optimizer: Optimizer | None,
         state: State,
+        weights: Weights | None = None,
     ) -> None:
         if state not in ("keep", "reset"):
             raise CallError(f'state must be "keep" or "reset", got {state!r}')
@@ -70,6 +75,7 @@ class TorchRows:
         padding = self._padding(rows)
         self._index = torch.tensor(_indices(names, len(self.names), rows, padding), dtype=torch.int64)
         self._whole = len(self._index) + len(padding) == rows
+        self._weighing = Weighing(weights)
         if state == "reset":
             self._groups()
 
@@ -79,7 +85,10 @@ class TorchRows:
         return sum(_columns(tensor) for tensor in self._tensors)
 
     def table(self) -> Table:
-        """A copy of the rows: float64 if one of the tensors is float64, otherwise float32."""
+        """A copy of the rows: float64 if one of the tensors is float64, otherwise float32; and their weights."""
+        return self._weighing.weighed(self._copy())
+
+    def _copy(self) -> Table:
         parts = [_flat(tensor.detach()[self._index.to(tensor.device)]).cpu() for tensor in self._tensors]
         wide = torch.float64 if torch.float64 in [part.dtype for part in parts] else torch.float32
         return Table.trusted(self.names, torch.cat([part.to(wide) for part in parts], dim=1).numpy())
@@ -92,10 +101,11 @@ class TorchRows:
         parts = torch.split(matrix, [_columns(tensor) for tensor in tensors], dim=1)
         rows = [self._narrowed(part, tensor) for part, tensor in zip(parts, tensors, strict=True)]
         groups = self._groups() if self._state == "reset" else None  # refuses before anything changes
-        for number, (tensor, own) in enumerate(zip(tensors, rows, strict=True)):
-            tensor[self._index.to(tensor.device)] = own
-            if groups:
-                self._reset(tensor, groups[number])
+        with self._weighing.loading(self._copy):
+            for number, (tensor, own) in enumerate(zip(tensors, rows, strict=True)):
+                tensor[self._index.to(tensor.device)] = own
+                if groups:
+                    self._reset(tensor, groups[number])
 
     @property
     def _tensors(self) -> list[Tensor]:

@@ -17,13 +17,23 @@ from secea.engines.store import Store
 from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale
 from secea.party.client import Client
 from secea.party.session import Session
-from secea.table import Table, TableLike, as_table, canonical_names
+from secea.table import Name, Table, TableLike, as_table, canonical_names
 from secea.wire import snapshot
 from secea.wire.keys import Identity
 from secea.wire.messages import Buffer
 
 
-def _nothing(means: Table | None) -> None:
+@dataclass(frozen=True, eq=False, repr=False)
+class Means(Table):
+    """The means of the last round. An entity without a mean has the row that this client gave. Only it knows which."""
+
+    without_mean: tuple[Name, ...] = ()
+    """The entities without a mean."""
+    below_minimum: tuple[Name, ...] = ()
+    """Those of them that have fewer owners than `min_owners`."""
+
+
+def _nothing(means: Means | None) -> None:
     """The default for `done`: ignore the last means."""
 
 
@@ -33,12 +43,13 @@ class Participant:
 
     names: Callable[[], Iterable[object]]
     """The names of its entities now. When they change between rounds, a new epoch is set up."""
-    train: Callable[[Table | None, int], TableLike]
+    train: Callable[[Means | None, int], TableLike]
     """(means of the last round, number of this round) -> the table to contribute.
 
-    The means are None before the first round and after a lost round. Then continue training from where you are.
+    The means are None before the first round and after a lost round. Then continue training from where you are. Where
+    means are weighted, or rows may be left out, the table is a `Table` with weights.
     """
-    done: Callable[[Table | None], None] = _nothing
+    done: Callable[[Means | None], None] = _nothing
     """Called once at the end of the run, with the means of the last round."""
 
 
@@ -171,9 +182,12 @@ class Host:
         trained = self._participant.train(self.means(), round)
         self._keep(as_table(trained, self._session.params.dim), round)
 
-    def means(self) -> Table | None:
+    def means(self) -> Means | None:
         """The means of the last round, in the order of the last table. None before the first or after a lost round."""
-        table = self._table
-        if table is None or not self.client.part.has_means:
+        table, part = self._table, self.client.part
+        if table is None or not part.has_means:
             return None
-        return Table.trusted(table.names, self.client.part.means_like(table))
+        means = Means.trusted(table.names, part.means_like(table))
+        object.__setattr__(means, "without_mean", part.without_mean)
+        object.__setattr__(means, "below_minimum", part.below_minimum)
+        return means

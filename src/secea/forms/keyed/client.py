@@ -254,7 +254,7 @@ class KeyedClient(ClientDefaults):
     def plain(self) -> dict[str, Any]:
         """What must survive a restart. Mask keys, noise and the union are not saved: they are for one life only."""
         out = self.released
-        kept = self.result if self.has_means else None
+        kept = self.result  # where its means were given away it still says which there were
         result = (kept.names, kept.matrix, kept.there, kept.below) if kept else None
         return {
             "naming": self.naming.plain(), "grid": self.tables.grid, "result": result,
