@@ -130,6 +130,34 @@ def check_columns(primes: Sequence[int]) -> int:
     return ceil(CHECK_BITS / min(p.bit_length() for p in primes))
 
 
+# ------------------------------------------------------------------------------------------- the keyed form: options
+
+
+def designated(participants: Sequence[int], q: int) -> int:
+    """With a minimum of owners: who subtracts it in attempt q (K11)."""
+    return participants[q % len(participants)]
+
+
+def upload_columns(d: int, checks: int, m: int, *, weighted: bool) -> int:
+    """Data, a weight, checks, count and mark; for a minimum m of owners m-1 columns, and as many marks (K11)."""
+    return d + (1 if weighted else 0) + checks + 2 + 2 * (m - 1)
+
+
+def honest_deviation(noise: float, N: int, T: int, D: int) -> float:
+    """What each adds to every slot, so that N-D-T of them add what was asked for (K11)."""
+    return math.sqrt(noise**2 / (N - D - T))
+
+
+def largest_noise_everywhere(noise: float, N: int, T: int, D: int, f: int) -> int:
+    """All N together never add more, in units of 2^-f: each is within twelve deviations (K11)."""
+    return N * ceil(12 * honest_deviation(noise, N, T, D) * 2.0**f)
+
+
+def fewest_with_noise(N: int, D: int) -> int:
+    """With noise no client takes part with fewer: so many add it (K11)."""
+    return N - D
+
+
 # ---------------------------------------------------------------------------------------------------- the paper's form
 
 P61: Final = 2**61 - 1

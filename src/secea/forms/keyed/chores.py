@@ -92,7 +92,16 @@ class Desk:
     @property
     def secrets(self) -> RoundSecrets:
         """What all clients share."""
-        return RoundSecrets(self.ring, self.params.columns, self.numbers.checks, KEY, KEY, 1, self.params.min_owners)
+        return RoundSecrets(
+            self.ring,
+            self.params.columns,
+            self.numbers.checks,
+            KEY,
+            KEY,
+            1,
+            self.params.min_owners,
+            bool(self.numbers.spread),
+        )
 
     @cached_property
     def places(self) -> NDArray[np.int64]:

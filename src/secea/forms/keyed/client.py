@@ -208,7 +208,8 @@ class KeyedClient(ClientDefaults):
         assert self.union is not None
         given, out, tables = self.checked(table), self.released, self.tables
         rows = tables.where(given, self.names)
-        other = self.params.dropouts or (at.members, self._contributed(rows)) != (out.members, out.names)
+        once = self.params.dropouts or self.params.noise  # two sums with other noise would show more than one
+        other = once or (at.members, self._contributed(rows)) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
         mine = Table.trusted(tuple(given.names), self.copied(given.matrix), given.weights)
@@ -422,8 +423,9 @@ class KeyedClient(ClientDefaults):
         assert self.union is not None
         n = self.numbers
         secrets = RoundSecrets(
-            n.ring, self.params.columns, n.checks, self.union.secret, self.union.L, at.round, self.params.min_owners
-        )
+            n.ring, self.params.columns, n.checks, self.union.secret, self.union.L, at.round, self.params.min_owners,
+            bool(n.spread),
+        )  # fmt: skip
         if secrets != self._secrets:  # else it has their keys
             self._secrets = secrets
         return self._secrets
@@ -490,7 +492,7 @@ class KeyedClient(ClientDefaults):
             e = ring.zeros(count, params.columns)
             noise = n.noise_of(form.noise_count(params, len(at.participants)))
             streams.add_noise(ring, e, self.round.noise_seed, chunk, noise)
-            columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
+            columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count), shared.gamma)
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
 
     def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
