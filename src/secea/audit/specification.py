@@ -143,19 +143,18 @@ def upload_columns(d: int, checks: int, m: int, *, weighted: bool) -> int:
     return d + (1 if weighted else 0) + checks + 2 + 2 * (m - 1)
 
 
-def honest_deviation(noise: float, N: int, T: int, D: int) -> float:
-    """What each adds to every slot, so that N-D-T of them add what was asked for (K11)."""
-    return math.sqrt(noise**2 / (N - D - T))
+def honest_deviation(noise: float, N: int, T: int, D: int, present: int | None = None) -> float:
+    """What each adds to every slot, so that the honest ones in a sum add what was asked for (K11).
+
+    Without drop-outs all who are present are in it (None: N), and at least one of them is honest.
+    """
+    in_the_sum = N - D if D else present or N
+    return math.sqrt(noise**2 / max(1, in_the_sum - T))
 
 
 def largest_noise_everywhere(noise: float, N: int, T: int, D: int, f: int) -> int:
-    """All N together never add more, in units of 2^-f: each is within twelve deviations (K11)."""
-    return N * ceil(12 * honest_deviation(noise, N, T, D) * 2.0**f)
-
-
-def fewest_with_noise(N: int, D: int) -> int:
-    """With noise no client takes part with fewer: so many add it (K11)."""
-    return N - D
+    """All together never add more, in units of 2^-f: each is within twelve deviations (K11)."""
+    return max(n * ceil(12 * honest_deviation(noise, N, T, D, n) * 2.0**f) for n in range(2, N + 1))
 
 
 # ---------------------------------------------------------------------------------------------------- the paper's form

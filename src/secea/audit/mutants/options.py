@@ -201,23 +201,23 @@ PUBLIC_LEAST = mutant(
 class NoneEverywhere(KeyedClient):
     """Adds no noise."""
 
-    def _spread(self, chunk: int, count: int) -> Residues:
-        return np.zeros_like(super()._spread(chunk, count))
+    def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
+        return np.zeros_like(super()._spread(chunk, count, at))
 
 
 class OneEverywhere(KeyedClient):
     """Adds the same number to all columns of a slot."""
 
-    def _spread(self, chunk: int, count: int) -> Residues:
-        whole = super()._spread(chunk, count)
+    def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
+        whole = super()._spread(chunk, count, at)
         return np.repeat(whole[:, :, :1], whole.shape[2], axis=2)
 
 
 class AnyChunk(KeyedClient):
     """Adds the same noise to all chunks."""
 
-    def _spread(self, chunk: int, count: int) -> Residues:
-        return super()._spread(0, count)
+    def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
+        return super()._spread(0, count, at)
 
 
 class AnyRound(KeyedClient):
@@ -296,12 +296,11 @@ class Everybody(Overheard):
         return replace(whole, spread=whole.spread * math.sqrt(honest / params.clients))
 
 
-class FewAdd(Overheard):
-    """Rounds have as few participants as without noise."""
+class AsIfAllWereThere(KeyedClient):
+    """Adds as much as if nobody were absent."""
 
-    def fewest(self, params: Params, phase: str = "secret", names: int = 2) -> int:
-        """The fewest participants."""
-        return super().fewest(replace(params, noise=0.0), phase, names)
+    def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
+        return super()._spread(chunk, count, replace(at, participants=tuple(range(self.params.clients))))
 
 
 class AgainWithNoise(KeyedClient):
@@ -337,8 +336,11 @@ SAVED_SPREAD = mutant(
 )
 NO_GAMMA = mutant("no-gamma", "Checks of slots without owners are not blinded by gamma.", checking(NoGamma))
 ONE_GAMMA = mutant("one-gamma-for-slots", "gamma is the same in all slots.", checking(OneGamma))
-TOO_LITTLE = mutant("noise-of-everybody", "The noise is scaled by N in place of N-D-T.", Everybody())
-FEW_ADD = mutant("noise-of-a-few", "With noise, too, rounds may have few participants.", FewAdd())
+TOO_LITTLE = mutant("noise-of-everybody", "The noise is scaled by N in place of those who are honest.", Everybody())
+FEW_ADD = mutant(
+    "noise-of-a-few", "Where few take part, they add no more noise than where all do.",
+    Overheard(of_client=AsIfAllWereThere),
+)  # fmt: skip
 AGAIN_WITH_NOISE = mutant(
     "noise-drawn-again", "What went out with noise goes out again, with other noise.",
     Overheard(of_client=AgainWithNoise),

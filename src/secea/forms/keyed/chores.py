@@ -92,16 +92,8 @@ class Desk:
     @property
     def secrets(self) -> RoundSecrets:
         """What all clients share."""
-        return RoundSecrets(
-            self.ring,
-            self.params.columns,
-            self.numbers.checks,
-            KEY,
-            KEY,
-            1,
-            self.params.min_owners,
-            bool(self.numbers.spread),
-        )
+        params, n = self.params, self.numbers
+        return RoundSecrets(n.ring, params.columns, n.checks, KEY, KEY, 1, params.min_owners, bool(n.spread))
 
     @cached_property
     def places(self) -> NDArray[np.int64]:

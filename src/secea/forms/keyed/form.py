@@ -197,8 +197,6 @@ class Keyed(FormDefaults):
             return self.signatures(params)  # more than T, whom a holder needs
         if phase in ("agree", "open"):
             return self.threshold(params)
-        if params.noise:  # so many honest ones add it
-            return max(self.threshold(params), self.min_participants or 0)
         if self.min_participants is not None:
             return self.min_participants
         if params.dropouts:
