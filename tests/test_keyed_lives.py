@@ -35,7 +35,7 @@ from secea.wire.link import Signer
 from secea.wire.messages import HEADER_BYTES, Buffer, kind_of
 from tiers import always
 
-NAMES: Final[tuple[Name, ...]] = ("a", "b", "c", "d", 1, "1", 2, "e")
+NAMES: Final[tuple[Name, ...]] = ("a", "b", "c", "d", 1, "3", 2, "e")
 WITHIN: Final = 1e-5
 Tables = list[dict[Name, Any]]
 
@@ -234,7 +234,7 @@ class Life:
     def check(self, tables: Tables, results: list[Any], among: Iterable[int], may_be_none: set[int]) -> None:
         among = set(among)
         parts = [self.fed.clients[n].part for n in range(self.clients)]
-        waiting = [set(part.next_names) - set(part.names) for part in parts]
+        waiting = [{name for name in part.next_names if str(name) not in part.names} for part in parts]
         for n, result in enumerate(results):
             assert result is not None or n in may_be_none
             for name, mean in (result or {}).items():
