@@ -18,6 +18,7 @@ from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, RoundLost
 from secea.forms.keyed import Keyed
+from secea.names import text_of
 from secea.params import Params
 from secea.party.form import Form
 from secea.party.server import Server
@@ -160,15 +161,18 @@ class World:
         """The means of the receivers are those over what each of the members gave last."""
         tables = {n: self.hosts[n]._table for n in members}
         total: dict[object, list[Any]] = {}
+        rule = self.session.params.normalize
         for table in tables.values():
             assert table is not None
             for name, row in zip(table.names, table.matrix, strict=True):
-                total.setdefault(name, []).append(row)
+                total.setdefault(text_of(name, rule), []).append(row)
         for n in receivers:
             found = self.hosts[n].means()
             assert found is not None, n
             for name, row in zip(found.names, found.matrix, strict=True):
-                assert np.abs(row - np.mean(total[name], axis=0)).max() <= self.session.params.resolution, (n, name)
+                assert (
+                    np.abs(row - np.mean(total[text_of(name, rule)], axis=0)).max() <= self.session.params.resolution
+                ), (n, name)
 
 
 def obeying(world: World, n: int, change: Callable[[Order, Reply], Reply]) -> None:
