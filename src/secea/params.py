@@ -36,8 +36,8 @@ def _float(value: float) -> float:
     return float(value)
 
 
-def _normalize(value: object) -> tuple[str, ...] | Callable[[str], str]:
-    """Steps, in their order, or a function."""
+def rule_of(value: object) -> tuple[str, ...] | Callable[[str], str]:
+    """What `Params.normalize` may be: steps, which are put in their order, or a function."""
     if callable(value):
         return value
     if isinstance(value, str):
@@ -132,7 +132,7 @@ class Params:
         object.__setattr__(self, "insecure_small_keys", bool(self.insecure_small_keys))
         if not isinstance(self.partial, bool):
             raise ParamsError(f"partial must be True or False, got {self.partial!r}")
-        object.__setattr__(self, "normalize", _normalize(self.normalize))
+        object.__setattr__(self, "normalize", rule_of(self.normalize))
 
         n = self.clients
         _within("clients", n, 2, MAX_CLIENTS, "(a mean over one client is its own table)")
