@@ -19,6 +19,7 @@ from secea.engines.port import Failure, Order, Reply, Task, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, RoundLost
 from secea.forms.keyed import Keyed
+from secea.names import text_of
 from secea.params import Params
 from secea.party.form import Form
 from secea.party.server import Server
@@ -161,22 +162,29 @@ class World:
 
     def check(self, members: Iterable[int], receivers: Iterable[int]) -> None:
         """The means of the receivers are those over what each of the members gave last."""
+        rule = self.session.params.normalize
         given = [self.hosts[n]._table for n in members]
-        due = dues(self.session.params, [(table.as_dict(), by_name(table)) for table in given if table])
+        due = dues(self.session.params, [(spelled(t.as_dict(), rule), by_name(t, rule)) for t in given if t])
         for n in receivers:
             found, table = self.hosts[n].means(), self.hosts[n]._table
             assert found is not None, n
             assert table is not None
-            own = table.as_dict()
-            for name, row in found.as_dict().items():
+            own = spelled(table.as_dict(), rule)
+            for name, row in spelled(found.as_dict(), rule).items():
                 assert due[name].meets(row, own[name]), (n, name)
-            assert set(found.without_mean) == {name for name in own if due[name].low is None}
-            assert set(found.below_minimum) == {name for name in own if due[name].below}
+            assert {text_of(name, rule) for name in found.without_mean} == {x for x in own if due[x].low is None}
+            assert {text_of(name, rule) for name in found.below_minimum} == {x for x in own if due[x].below}
 
 
-def by_name(table: Table) -> dict[Name, int] | None:
+def spelled(rows: Mapping[Name, Any], rule: Any) -> dict[Any, Any]:
+    """By what names are compared by."""
+    return {text_of(name, rule): row for name, row in rows.items()}
+
+
+def by_name(table: Table, rule: Any) -> dict[Any, int] | None:
     """The weights of a table."""
-    return None if table.weights is None else dict(zip(table.names, table.weights.tolist(), strict=True))
+    weights = table.weights
+    return None if weights is None else spelled(dict(zip(table.names, weights.tolist(), strict=True)), rule)
 
 
 def obeying(world: World, n: int, change: Callable[[Order, Reply], Reply]) -> None:

@@ -36,7 +36,7 @@ from secea.wire.link import Signer
 from secea.wire.messages import HEADER_BYTES, Buffer, kind_of
 from tiers import always
 
-NAMES: Final[tuple[Name, ...]] = ("a", "b", "c", "d", 1, "1", 2, "e")
+NAMES: Final[tuple[Name, ...]] = ("a", "b", "c", "d", 1, "3", 2, "e")
 WITHIN: Final = 1e-5
 Tables = list[dict[Name, Any]]
 
@@ -241,7 +241,7 @@ class Life:
     ) -> None:
         among = set(among)
         parts = [self.fed.clients[n].part for n in range(self.clients)]
-        waiting = [set(part.next_names) - set(part.names) for part in parts]
+        waiting = [{name for name in part.next_names if str(name) not in part.names} for part in parts]
         known = [{name: row for name, row in tables[v].items() if name not in waiting[v]} for v in range(self.clients)]
         due = dues(self.fed.params, [(known[v], weights[v]) for v in among])
         for n, result in enumerate(results):

@@ -139,7 +139,8 @@ def test_means_are_numpys(queries: str, clients: int, collusion: int, dropouts: 
 def test_means_are_numpys_for_any_names_and_values(data: st.DataObject, clients: int, queries: str) -> None:
     names = st.text(min_size=1, max_size=3) | st.integers(-3, 3)
     values = st.floats(-64, 64, width=32).map(lambda x: np.array([x, -x / 3]))
-    tables = data.draw(st.lists(st.dictionaries(names, values, max_size=5), min_size=clients, max_size=clients))
+    owned = st.lists(st.tuples(names, values), max_size=5, unique_by=lambda row: str(row[0])).map(dict)
+    tables = data.draw(st.lists(owned, min_size=clients, max_size=clients))
     if not any(tables):
         return
     expected = true_means(tables)

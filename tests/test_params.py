@@ -195,7 +195,7 @@ def test_small_keys_are_allowed_only_by_their_insecure_name() -> None:
 CHANGES: dict[str, Any] = {
     "clients": 8, "dim": 5, "collusion": 3, "dropouts": 1, "max_abs": 64.5, "precision": 23, "sigma": 41, "rounds": 2,
     "key_bits": 2048, "max_entities": 11, "max_union": 31, "insecure_small_keys": True,
-    "min_owners": 2, "max_weight": 9, "partial": True, "noise": 0.5,
+    "min_owners": 2, "max_weight": 9, "partial": True, "noise": 0.5, "normalize": "nfc",
 }  # fmt: skip
 
 

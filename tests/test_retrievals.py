@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
 FLOATS = st.one_of(st.floats(-64, 64, width=32), st.sampled_from([64.0, -64.0, 0.0, 2.0**-18, 63.999999]))
-NAMES: list[str | int] = ["a", "b", 1, "1", "é"]
+NAMES: list[str | int] = ["a", "b", 1, "2", "é"]
 
 Rows = dict[str | int, list[float]]
 

@@ -20,7 +20,7 @@ law = settings(deadline=None)
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 digits = st.integers(-20, 20).map(str)
 names = st.integers() | text | digits | st.integers(-20, 20)
-name_lists = st.lists(names, unique_by=lambda name: (type(name), name), max_size=12)
+name_lists = st.lists(names, unique_by=str, max_size=12)
 FLOATS: list[Any] = [np.float32, np.float64]
 each_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
@@ -35,9 +35,40 @@ def test_names_stay_as_they_are_and_no_two_are_hashed_alike(some: list[Name]) ->
     assert len({name_bytes(name) for name in some}) == len(some)
 
 
-def test_an_integer_and_its_decimal_string_are_different_names() -> None:
-    assert canonical_names([1, "1"]) == (1, "1")
-    assert name_bytes(1) != name_bytes("1")
+@law
+@given(st.integers(), st.booleans())
+def test_an_integer_and_its_decimal_text_are_one_name(number: int, swapped: bool) -> None:
+    assert name_bytes(number) == name_bytes(str(number)) == b"s%d" % number
+    both: list[Name] = [str(number), number] if swapped else [number, str(number)]
+    with pytest.raises(TableError, match="are one: an integer and its decimal text are the same name") as refusal:
+        canonical_names(["a", *both])
+    assert f"{both[0]!r} and {both[1]!r}" in str(refusal.value)
+
+
+@law
+@given(st.integers(-999, 999), st.sampled_from(["0{}", "+{}", " {}", "{} ", "{}.0"]))
+def test_no_other_text_is_the_name_of_an_integer(number: int, written: str) -> None:
+    other = written.format(number)
+    assert canonical_names([number, other]) == (number, other)
+    assert name_bytes(number) != name_bytes(other)
+
+
+def test_an_integer_that_is_too_long_to_write_is_no_name() -> None:
+    assert canonical_names([10**3999, -(10**3999)]) == (10**3999, -(10**3999))
+    for number in (10**4000, -(10**4000), 1 << 100_000):
+        with pytest.raises(TableError, match="more than 4,000 digits; give it as a text"):
+            canonical_names([number])
+
+
+def test_a_row_and_its_weight_are_found_under_either_spelling_of_an_integer() -> None:
+    table = Table([7, "8"], np.array([[1.0], [2.0]]))
+    assert table["7"] == table[7] == 1.0
+    assert table[8] == 2.0
+    assert table.weighing({"7": 3, 8: 4}).weights.tolist() == [3, 4]  # type: ignore[union-attr]
+    with pytest.raises(TableError, match="the entity 7 has no weight"):
+        table.weighing({"8": 4})
+    with pytest.raises(TableError, match="the entity 9 has a weight, but no row"):
+        table.weighing({"7": 3, 8: 4, 9: 1})
 
 
 def test_names_are_not_normalised() -> None:

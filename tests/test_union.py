@@ -34,7 +34,7 @@ def stream(seed: bytes, *purpose: object) -> KeyStream:
 def entity_sets(draw: st.DrawFn) -> list[list[Name]]:
     """What each of 3 to 12 clients has: anything, often nothing; or all the same; or nothing in common."""
     clients = draw(st.integers(3, 12))
-    some = st.lists(names, max_size=30, unique=True)
+    some = st.lists(names, max_size=30, unique_by=str)
     match draw(st.sampled_from(["any", "equal", "disjoint"])):
         case "any":
             return draw(st.lists(some | st.just([]), min_size=clients, max_size=clients))
@@ -66,7 +66,7 @@ def summed(tables: Sequence[Residues]) -> Residues:
 @law
 @given(entity_sets(), seeds, st.integers(0, 100))
 def test_the_union_is_the_set_union(sets: list[list[Name]], seed: bytes, room: int) -> None:
-    everything = sorted({*(name for names in sets for name in names)}, key=repr)
+    everything = sorted({str(name) for names in sets for name in names})
     expected = np.sort(tags_of(everything, seed))
     tags = [tags_of(names, seed) for names in sets]
     for attempt in range(4):  # a stalled peel is rare (below 1 in 200), and then tried again with everything drawn anew
@@ -145,7 +145,7 @@ def test_peeling_a_table_that_no_client_fills_ends_without_a_union(missing: int)
 
 
 @law
-@given(st.lists(names, min_size=1, unique=True), seeds, seeds)
+@given(st.lists(names, min_size=1, unique_by=str), seeds, seeds)
 def test_a_tag_is_a_keyed_hash_of_the_name_below_the_prime(some: list[Name], key: bytes, other: bytes) -> None:
     tags = tags_of(some, key)
     assert np.unique(tags).size == len(some)
@@ -154,9 +154,9 @@ def test_a_tag_is_a_keyed_hash_of_the_name_below_the_prime(some: list[Name], key
     assert (tags == tags_of(some, other)).all() == (key == other)
 
 
-def test_an_integer_and_its_decimal_string_have_different_tags() -> None:
+def test_an_integer_and_its_decimal_text_have_one_tag() -> None:
     one, other = tags_of([1, "1"], b"key")
-    assert one != other
+    assert one == other
 
 
 @law

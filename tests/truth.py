@@ -14,9 +14,11 @@ Floats = NDArray[np.floating[Any]]
 
 
 def true_means(tables: Iterable[Mapping[Name, Floats]]) -> dict[Name, Floats]:
-    """The mean of each entity over its owners."""
-    owners: dict[Name, list[Floats]] = {}
+    """The mean of each entity over its owners, under each spelling: an integer is its decimal text."""
+    owners: dict[str, list[Floats]] = {}
+    spelled: dict[Name, str] = {}
     for table in tables:
         for name, row in table.items():
-            owners.setdefault(name, []).append(row)
-    return {name: np.mean(rows, axis=0) for name, rows in owners.items()}
+            spelled[name] = str(name)
+            owners.setdefault(spelled[name], []).append(row)
+    return {name: np.mean(owners[key], axis=0) for name, key in spelled.items()}

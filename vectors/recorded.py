@@ -1,6 +1,8 @@
 """The federation of transcript-paillier.json and negative.json: three clients, a set-up and a round.
 
-It was recorded with release 0.1.0, and today's parties say the same, byte for byte, from the same randomness.
+It was recorded with release 0.1.0, and parties say the same since then, byte for byte, from the same randomness. The
+names "one" and "two" were the integers 1 and 2 there. The code that still said the same with those recorded it again
+with these, before integers and their decimal texts became one name.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from secea.wire.keys import Opener, Sealer
 from secea.wire.messages import ALL, SALT_BYTES
 from secea.wire.randomness import SEED_BYTES, KeyStream
 
-SETS: Final[Sequence[Sequence[Name]]] = (["a", "b", 1, "c", "d"], ["b", "c", "1"], ["d", "a", 2, "e"])
+SETS: Final[Sequence[Sequence[Name]]] = (["a", "b", "one", "c", "d"], ["b", "c", "1"], ["d", "a", "two", "e"])
 """Three clients with more than three entities (fewer would make all buckets alike)."""
 DIM: Final = 3
 STEPS: Final = {0: "greeting", SECRET: "secret", QUERY: "query", SHARE: "share"}

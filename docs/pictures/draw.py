@@ -298,7 +298,7 @@ def modules() -> None:
     """Which folder may import which: those above know nothing of those below."""
     picture = Picture("modules", "The folders of secea, in layers; imports point upward", 840, 664)
     layers = [
-        ("beside all of them", "", "box", ["errors", "params", "table"]),
+        ("beside all of them", "", "box", ["errors", "params", "table, names"]),
         ("arithmetic/", "pure mathematics", "box", ["field, streams", "lagrange", "ristretto", "paillier", "_kernels"]),
         ("wire/", "bytes, keys, what is saved", "box", ["messages", "keys, link", "randomness", "snapshot"]),
         ("steps/", "one section of the protocol each", "own", ["oprf", "union", "masks", "means"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -33,6 +34,20 @@ def _float(value: float) -> float:
     if isinstance(value, str | bytes | bool):
         raise TypeError
     return float(value)
+
+
+def rule_of(value: object) -> tuple[str, ...] | Callable[[str], str]:
+    """What `Params.normalize` may be: steps, which are put in their order, or a function."""
+    if callable(value):
+        return value
+    if isinstance(value, str):
+        value = [step.strip() for step in value.split(",")] if value.strip() else ()
+    if not isinstance(value, Iterable):
+        raise ParamsError(f"normalize must be steps out of {', '.join(STEPS)}, or a function, got {value!r}")
+    steps = tuple(value)
+    if unknown := [step for step in steps if step not in STEPS]:
+        raise ParamsError(f"normalize has no step {unknown[0]!r}; the steps are {', '.join(STEPS)}")
+    return tuple(step for step in STEPS if step in steps)
 
 
 def span(low: int, high: int) -> str:
@@ -96,6 +111,13 @@ class Params:
     They add at least so much, whoever is absent or drops out: a basis for differential privacy (form "keyed" only).
     """
 
+    normalize: str | Sequence[str] | Callable[[str], str] = ()
+    """How names are made alike before they are compared: steps out of "nfc", "strip" and "casefold", in this order.
+
+    All clients have the same. A function of a name's text is possible where all parties are in one process: sessions
+    are told apart by its name alone.
+    """
+
     def __post_init__(self) -> None:
         for name in ("clients", "dim", "dropouts", "precision", "sigma", "rounds", "key_bits", "min_owners"):
             object.__setattr__(self, name, _integer(name, getattr(self, name)))
@@ -110,6 +132,7 @@ class Params:
         object.__setattr__(self, "insecure_small_keys", bool(self.insecure_small_keys))
         if not isinstance(self.partial, bool):
             raise ParamsError(f"partial must be True or False, got {self.partial!r}")
+        object.__setattr__(self, "normalize", rule_of(self.normalize))
 
         n = self.clients
         _within("clients", n, 2, MAX_CLIENTS, "(a mean over one client is its own table)")
@@ -246,9 +269,17 @@ class Params:
 
     def canonical(self) -> str:
         """All fields in one line of text, for the session's hash. Options that are not used are left out."""
-        used = [f.name for f in fields(self) if f.name not in OPTIONS or f.name in self.options]
-        return ";".join(f"{name}={getattr(self, name)!r}" for name in used)
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in OPTIONS or f.name in self.options}
+        rule = said.pop("normalize")
+        if callable(rule):
+            called = getattr(rule, "__qualname__", type(rule).__qualname__)
+            said["normalize"] = f"function {getattr(rule, '__module__', None)}.{called}"
+        elif rule:
+            said["normalize"] = rule
+        return ";".join(f"{name}={value!r}" for name, value in said.items())
 
 
+STEPS = ("nfc", "strip", "casefold")
+"""What `normalize` can do, in this order."""
 OPTIONS = ("min_owners", "max_weight", "partial", "noise")
 """What the form "keyed" can do beyond plain means of all rows."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import is_
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,10 @@ from secea.arithmetic.fixedpoint import Floats
 from secea.errors import TableError, TableTypeError
 
 Name: TypeAlias = str | int
-"""An entity's name: a non-empty string, or an integer. 1 and "1" are different names."""
+"""An entity's name: a non-empty string, or an integer, which is the same name as its decimal text: 7 is "7"."""
+
+LARGEST: Final = 10**4000
+"""Integers below it are names. Python writes no longer ones as text."""
 
 
 def canonical_name(name: object) -> Name:
@@ -31,6 +34,8 @@ def canonical_name(name: object) -> Name:
             raise TableError(f"the entity name {name!r} holds a lone surrogate and is no valid unicode text") from None
         return str.__str__(name)  # numpy's own str() would drop trailing zeros
     if isinstance(name, Integral):
+        if abs(int(name)) >= LARGEST:
+            raise TableError("an entity name is an integer of more than 4,000 digits; give it as a text")
         return int(name)
     raise TableTypeError(f"the entity name {name!r} is of type {type(name).__name__}; names are strings or integers")
 
@@ -42,17 +47,37 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
     if not isinstance(names, Iterable):
         raise TableTypeError(f"expected a collection of entity names, got {type(names).__name__}")
     result = tuple(canonical_name(name) for name in names)
-    if len(set(result)) != len(result):
-        seen: set[Name] = set()
-        twice = next(name for name in result if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise TableError(f"the entity {twice!r} occurs more than once")
+    if pair := same_twice(result, texts(result)):
+        if pair[0] != pair[1]:
+            both = f"the entities {pair[0]!r} and {pair[1]!r} are one"
+            raise TableError(f"{both}: an integer and its decimal text are the same name; keep one of them")
+        raise TableError(f"the entity {pair[0]!r} occurs more than once")
     # Millions of names are kept once, whoever has them.
     return names if isinstance(names, tuple) and all(map(is_, names, result)) else result
 
 
+def texts(names: tuple[Name, ...]) -> tuple[str, ...]:
+    """The names as texts: the same tuple where all are, since there may be millions."""
+    if all(type(name) is str for name in names):
+        return names  # type: ignore[return-value]  # mypy does not see what was asked
+    return tuple(map(str, names))
+
+
+def same_twice(names: tuple[Name, ...], texts: Sequence[str]) -> tuple[Name, Name] | None:
+    """Two names with the same text, if there are any."""
+    if len(set(texts)) == len(texts):
+        return None
+    first: dict[str, Name] = {}
+    for name, text in zip(names, texts, strict=True):
+        if text in first:
+            return first[text], name
+        first[text] = name
+    return None
+
+
 def name_bytes(name: Name) -> bytes:
-    """The bytes that are hashed for a name: its kind, then UTF-8 without normalisation, or the number in base 16."""
-    return b"i%x" % name if isinstance(name, int) else b"s" + name.encode()
+    """The bytes that are hashed for a name: an "s", then UTF-8 as it is. An integer is its decimal text."""
+    return b"s" + str(name).encode()
 
 
 def _floats(values: object, what: str) -> Floats:
@@ -77,11 +102,13 @@ def _floats(values: object, what: str) -> Floats:
 def row_weights(weights: object, names: Sequence[Name]) -> NDArray[np.int64]:
     """The weight of each row, a whole number from 0 on, in the order of the names."""
     if isinstance(weights, Mapping):
-        given = {canonical_name(name): weight for name, weight in weights.items()}
-        if unlike := sorted(set(names) ^ given.keys(), key=repr):
-            where = "has no weight" if unlike[0] in names else "has a weight, but no row"
-            raise TableError(f"the entity {unlike[0]!r} {where}; give each row a weight, and 0 to leave it out")
-        weights = [given[name] for name in names]
+        weighed = canonical_names(weights)
+        given, own = dict(zip(texts(weighed), weights.values(), strict=True)), texts(tuple(names))
+        if unlike := sorted(given.keys() ^ set(own)):
+            where = "has no weight" if unlike[0] in own else "has a weight, but no row"
+            as_given = dict(zip(own + texts(weighed), (*names, *weighed), strict=True))[unlike[0]]
+            raise TableError(f"the entity {as_given!r} {where}; give each row a weight, and 0 to leave it out")
+        weights = [given[text] for text in own]
     array = np.asarray(weights)
     if array.size == 0:
         array = array.astype(np.int64)
@@ -159,7 +186,7 @@ class Table:
         return self.matrix.dtype
 
     def __getitem__(self, name: Name) -> NDArray[Any]:
-        row: NDArray[Any] = self.matrix[self.names.index(name)]
+        row: NDArray[Any] = self.matrix[list(map(str, self.names)).index(str(name))]
         return row
 
     def keys(self) -> Sequence[Name]:

@@ -98,6 +98,36 @@ def test_formats_mix_and_names_are_compared_as_texts(tmp_path: Path) -> None:
     assert back["x"].to_pylist() == pytest.approx([3.0, 6.0], abs=1e-5)
 
 
+def test_spellings_that_normalize_makes_alike_are_one_entity_and_results_keep_their_own(tmp_path: Path) -> None:
+    spelled = {
+        "a": {"\u00c5 ": [1.0, 2.0]},
+        "b": {" A\u030a": [3.0, 4.0]},
+        "c": {"\u00e5": [5.0, 6.0], "01": [1.0, 1.0]},
+    }
+    given = [str(write(tmp_path / f"{name}.npz", table)) for name, table in spelled.items()]
+    ran = aggregate(*given, "--out", str(tmp_path / "apart"), "--json")
+    assert (ran.exit_code, json.loads(ran.stdout)["union"], json.loads(ran.stdout)["normalize"]) == (0, 4, "")
+    ran = aggregate(*given, "--out", str(tmp_path / "means"), "--normalize", "casefold,nfc,strip", "--json")
+    assert ran.exit_code == 0, ran.output
+    assert (json.loads(ran.stdout)["union"], json.loads(ran.stdout)["normalize"]) == (2, "nfc,strip,casefold")
+    for name, table in spelled.items():
+        expected = {each: [1.0, 1.0] if each == "01" else [3.0, 4.0] for each in table}
+        assert close(told(tmp_path / "means" / f"{name}.npz"), expected)
+
+
+def test_names_of_a_file_that_become_one_are_told_with_both_lines(tmp_path: Path) -> None:
+    double = write(tmp_path / "x.csv", {"Aspirin": [1.0, 2.0], "b": [1.0, 2.0], " aspirin": [1.0, 2.0]})
+    other = write(tmp_path / "y.csv", {"a": [1.0, 2.0]})
+    ran = aggregate(str(double), str(other), "--out", str(tmp_path / "means"), "--normalize", "strip,casefold")
+    assert ran.exit_code == 3
+    fault = "line 4: the entity ' aspirin' is 'Aspirin' of line 2 after --normalize strip,casefold; join the two rows"
+    assert fault in ran.output
+    ran = aggregate(str(double), str(other), "--out", str(tmp_path / "means"), "--normalize", "lower")
+    assert ran.exit_code == 3
+    assert "normalize has no step 'lower'; the steps are nfc, strip, casefold" in ran.output
+    assert not (tmp_path / "means").exists()
+
+
 def test_json_says_what_was_done(tmp_path: Path) -> None:
     given = tables(tmp_path / "in")
     result = json.loads(aggregate(*given, "--out", str(tmp_path / "m"), "--json", "--precision", "20").stdout)

@@ -57,6 +57,18 @@ def test_an_npz_of_numbered_arrays_has_one_client_for_each_number(tmp_path: Path
     assert [len(part.test) for part in data.parts] == [1, 0]
 
 
+def test_spellings_of_one_entity_are_one_in_all_files(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", train=np.array([[7, 1, 9]]))
+    (tmp_path / "b.csv").write_text("7,1,nine\nNINE,1,9\n", encoding="utf-8")
+    sources = [str(tmp_path / name) for name in ("a.npz", "b.csv")]
+    data = read("kg", sources)
+    assert data.entities == (7, 9, "NINE", "nine")
+    assert [part.all[:, [0, 2]].tolist() for part in data.parts] == [[[0, 1]], [[0, 3], [2, 1]]]
+    data = read("kg", sources, ("casefold",))
+    assert data.entities == (7, 9, "NINE")
+    assert [part.all[:, [0, 2]].tolist() for part in data.parts] == [[[0, 1]], [[0, 2], [2, 1]]]
+
+
 def test_ratings_and_edges_are_read_with_their_stages(tmp_path: Path) -> None:
     ratings = np.array([[0.0, 5.0, 3.5], [2.0, 5.0, 1.0]], np.float32)
     np.savez(tmp_path / "r.npz", train=ratings, test=ratings[:1])

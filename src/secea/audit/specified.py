@@ -194,10 +194,10 @@ class Expected:
         self.values = {v: self._encoded(v) for v in self.members}
 
     def table(self, v: int) -> Table:
-        """What client v contributed."""
+        """What client v contributed, under the texts of its names."""
         given = self.tables[v]
         assert given is not None
-        return given
+        return {str(name): row for name, row in given.items()}
 
     def key(self, name: str, *of: int) -> bytes:
         """The key of a stream that all clients share in this round."""

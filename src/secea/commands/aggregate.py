@@ -38,6 +38,7 @@ class Step(Protocol):
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
 @click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
+@shell.normalize_option
 @shell.form_option
 @shell.json_option
 def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, **params: Any) -> None:
@@ -48,7 +49,8 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
 
     A result has the name and the format of its table, and the same entities: .npz with `names` and `matrix`; .csv or
     .tsv, a name and its numbers in each line; .parquet, a column of names, and one of lists or several of numbers;
-    .vec or .txt, word2vec's text. Names are compared as texts.
+    .vec or .txt, word2vec's text. Names are compared as texts, as they are or with --normalize; results have your own
+    spelling.
 
     All parties run in this process, on tables that are all here: use it to try things out, and to combine tables that
     you may see. Between organisations each one runs its own party: docs/deploy.md.
@@ -78,6 +80,7 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
     targets = _targets(paths, out, force)
     from secea.commands import formats
     from secea.engines.federation import Federation
+    from secea.names import said
     from secea.params import Params
 
     sources = []
@@ -86,7 +89,7 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
         sources.append(formats.read(path))
     asked = Params(clients=len(sources), dim=sources[0].table.dim, **params)
     settings = form_of(form).checked(asked)
-    formats.check(sources, settings.max_abs)
+    formats.check(sources, settings.max_abs, settings.normalize)
     fed = Federation(settings, form)
     started = time.perf_counter()
     step("set-up")
@@ -107,6 +110,7 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
         "dim": settings.dim,
         "collusion": settings.collusion,
         "form": form,
+        "normalize": said(settings.normalize),
         "resolution": settings.resolution,
         "without_mean": [len(names) for names in fed.without_mean],
         "seconds": {"setup": ready - started, "round": done - ready},

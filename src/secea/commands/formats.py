@@ -21,6 +21,7 @@ from secea.arithmetic.grid import blocks
 from secea.arrays import read_arrays, stored_like, write_arrays
 from secea.atomic import Content
 from secea.errors import DataError, MissingExtra, TableError
+from secea.names import Rule, said, text_of
 from secea.table import Table
 
 Writer: TypeAlias = Callable[[Floats], Content]
@@ -57,8 +58,8 @@ def read(path: Path) -> Source:
         raise DataError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
 
 
-def check(sources: Sequence[Source], max_abs: float) -> None:
-    """All embeddings are of one length, and within the range."""
+def check(sources: Sequence[Source], max_abs: float, rule: Rule = ()) -> None:
+    """All embeddings are of one length, and within the range; no two names of a table are one after normalisation."""
     first = sources[0]
     for source in sources:
         if source.table.dim != first.table.dim:
@@ -71,6 +72,23 @@ def check(sources: Sequence[Source], max_abs: float) -> None:
             raise DataError(
                 f"{source.where(wrong[0])}: {source.table.matrix[wrong]:g} is outside of [-{max_abs:g}, {max_abs:g}];"
                 " give a larger --max-abs, or scale the embeddings down"
+            )
+        if rule:
+            _check_names(source, rule)
+
+
+def _check_names(source: Source, rule: Rule) -> None:
+    first: dict[str, int] = {}
+    names = source.table.names
+    for row, name in enumerate(names):
+        try:
+            before = first.setdefault(text_of(name, rule), row)
+        except TableError as error:
+            raise DataError(f"{source.where(row)}: {error}") from None
+        if before != row:
+            raise DataError(
+                f"{source.where(row)}: the entity {name!r} is {names[before]!r} of {source.rows[before]} after"
+                f" --normalize {said(rule)}; join the two rows, or rename one"
             )
 
 

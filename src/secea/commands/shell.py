@@ -58,6 +58,12 @@ form_option = click.option(
     " paillier is the paper's: slow, and its exact means show the number of owners.",
 )  # fmt: skip
 
+normalize_option = click.option(
+    "--normalize", metavar="A,B,...", default="",
+    help="How names are made alike before they are compared: steps out of nfc (Unicode forms), strip (blanks at both"
+    " ends) and casefold.  [as they are]",
+)  # fmt: skip
+
 
 def exit_code(error: SecEAError) -> int:
     """Who has to do something about it."""

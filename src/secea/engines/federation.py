@@ -24,8 +24,10 @@ from secea.errors import (
     ProtocolError,
     TableError,
     TableTypeError,
+    party,
 )
 from secea.forms import DEFAULT, form_of
+from secea.names import Spelling
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import ClientPart, Form
@@ -132,7 +134,8 @@ class Federation:
     def _set_up(
         self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str], before: _Before | None = None
     ) -> None:
-        union = {name for own in names.values() for name in own}
+        rule = self._asked.normalize
+        union = {text for n, own in names.items() for text in Spelling(rule, party(n)).texts(own)}
         params = self._asked.with_bounds(max_entities=max(map(len, names.values()), default=0), max_union=len(union))
         following = before and self.form.following(params, before.session, before.parts, before.stay)
         old = before.numbers if before and following else ()

@@ -17,7 +17,7 @@ from secea.engines.store import Store
 from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale
 from secea.party.client import Client
 from secea.party.session import Session
-from secea.table import Name, Table, TableLike, as_table, canonical_names
+from secea.table import Name, Table, TableLike, as_table
 from secea.wire import snapshot
 from secea.wire.keys import Identity
 from secea.wire.messages import Buffer
@@ -163,12 +163,12 @@ class Host:
 
     def _contribute(self, round: int) -> None:
         """Train on new means and contribute the new table. Without new means, contribute the last table once more."""
-        names, part = canonical_names(self._participant.names()), self.client.part
-        if set(names) != set(part.next_names):
+        names, part = tuple(self._participant.names()), self.client.part
+        if not part.has(names):
             part.update(names, at_once=False)
         if part.unsettled:
             return
-        if self._table is None or part.has_means or set(self._table.names) != set(names):
+        if self._table is None or part.has_means or not part.has(self._table.names):
             self._train(round)
         assert self._table is not None
         try:

@@ -81,6 +81,10 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="No embedding grows beyond this (secea).  [16; more with --dp-epsilon]",
         ),
         click.option(
+            "--normalize", metavar="A,B,...",
+            help="Spellings that are one entity: steps out of nfc, strip, casefold.  [as they are]",
+        ),
+        click.option(
             "--every", metavar="N", type=POSITIVE, default=5, show_default=True, help="Evaluate every N rounds."
         ),
         click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),

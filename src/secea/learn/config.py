@@ -10,6 +10,7 @@ from typing import Any, Final
 from secea import __version__
 from secea.errors import DataError
 from secea.learn.methods import METHODS
+from secea.params import rule_of
 
 DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "kg": {"model": "transe", "dim": 64, "batch": 256, "negatives": 64, "lr": 0.01, "margin": 2.0, "rounds": 40},
@@ -53,6 +54,8 @@ class Config:
     device: str = "cpu"
     dp: dict[str, float] | None = None
     """epsilon, delta and clip."""
+    normalize: tuple[str, ...] = ()
+    """The steps of `Params.normalize`: which spellings in the data are one entity."""
 
     @property
     def data(self) -> str:
@@ -61,7 +64,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """What goes into config.json, but for the metric, which the task knows."""
-        lists = {"sources": list(self.sources), "methods": list(self.methods)}
+        lists = {"sources": list(self.sources), "methods": list(self.methods), "normalize": list(self.normalize)}
         return {"secea": __version__, "data": self.data, "optimizer": "reset", **asdict(self), **lists}
 
 
@@ -69,6 +72,7 @@ def resolved(task: str, sources: tuple[str, ...], **given: Any) -> Config:
     """What the user said, and the task's defaults for the rest."""
     said = {name: value for name, value in given.items() if value is not None}
     places = tuple(str(Path(source).resolve()) if Path(source).exists() else source for source in sources)
+    said["normalize"] = rule_of(said.get("normalize", ()))
     config = Config(task=task, sources=places, **(DEFAULTS[task] | said))
     return replace(config, methods=tuple(name for name in METHODS if name in config.methods))
 
@@ -82,5 +86,5 @@ def read(path: Path) -> Config:
         raise DataError(f"{path.parent} is no run folder: it has no {path.name}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} does not hold the settings of a run: {error}") from None
-    fields |= {name: tuple(fields[name]) for name in ("sources", "methods")}
+    fields |= {name: tuple(fields[name]) for name in ("sources", "methods", "normalize")}
     return Config(**fields)

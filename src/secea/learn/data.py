@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from secea.arrays import read_arrays
 from secea.errors import DataError, MissingExtra
+from secea.names import Rule, text_of
 from secea.table import Name
 
 Rows: TypeAlias = NDArray[Any]
@@ -79,8 +80,11 @@ class Dataset:
     """Names of the clients where the data came split; otherwise none."""
 
 
-def read(task: str, sources: Sequence[str]) -> Dataset:
-    """A data set by name, a file, a folder, or several files (one for each client)."""
+def read(task: str, sources: Sequence[str], rule: Rule = ()) -> Dataset:
+    """A data set by name, a file, a folder, or several files (one for each client).
+
+    Spellings that `rule` makes alike are one entity (`Params.normalize`).
+    """
     kind = KINDS[task]
     clients: tuple[str, ...] = ()
     if len(sources) > 1:
@@ -108,24 +112,29 @@ def read(task: str, sources: Sequence[str]) -> Dataset:
             clients = tuple(f"client {n}" for n in range(len(numbers)))
         else:
             raw = [_one(path, kind)]
-    return _indexed(name, raw, clients, kind)
+    return _indexed(name, raw, clients, kind, rule)
 
 
 Raw: TypeAlias = dict[str, list[tuple[Any, ...]]]
 """Rows of names, by stage."""
 
 
-def _indexed(name: str, raw: Sequence[Raw], clients: tuple[str, ...], kind: Kind) -> Dataset:
-    """Names become ids: the places in their sorted list."""
+def _indexed(name: str, raw: Sequence[Raw], clients: tuple[str, ...], kind: Kind, rule: Rule) -> Dataset:
+    """Names become ids: the places in their sorted list. Of several spellings of an entity the first one stays."""
     everything = list(itertools.chain.from_iterable(rows for part in raw for rows in part.values()))
     if not everything:
         raise DataError(f"{name} holds no rows; {_wanted(kind)}")
-    entities = _sorted({row[c] for row in everything for c in kind.entities})
+    spelled = {each: text_of(each, rule) for each in _sorted({row[c] for row in everything for c in kind.entities})}
+    first = {text: each for each, text in reversed(spelled.items())}
+    place_of = {text: i for i, text in enumerate(dict.fromkeys(spelled.values()))}
+    entities = tuple(first[text] for text in place_of)
     others = () if kind.other is None else _sorted({row[kind.other] for row in everything})
     places: list[Mapping[Any, int]] = []
     for column in range(len(kind.columns)):
-        listed = entities if column in kind.entities else others if column == kind.other else ()
-        places.append({each: i for i, each in enumerate(listed)})
+        if column in kind.entities:
+            places.append({each: place_of[text] for each, text in spelled.items()})
+        else:
+            places.append({each: i for i, each in enumerate(others if column == kind.other else ())})
 
     def ids(rows: list[tuple[Any, ...]]) -> Rows:
         out = np.empty((len(rows), len(kind.columns)), np.float64 if kind.valued else np.int64)

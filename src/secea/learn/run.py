@@ -49,7 +49,7 @@ class Run:
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = Folder(folder), config
-        data = files.read(config.task, config.sources)
+        data = files.read(config.task, config.sources, config.normalize)
         split, number = _way(config, data)
         dealt = splits.deal(
             config.task, data, split, clients=number, seed=config.seed, share=config.share, core=config.core

@@ -25,7 +25,7 @@ Vector = tuple[int, ...]
 """Elements of F_p in [0, p); also ciphertexts, one for each element."""
 
 Name = TypeVar("Name", bound=str | int)
-"""An entity's name; 1 and "1" are two entities."""
+"""An entity's name, of one spelling at all clients: oracles do not normalise."""
 
 
 class Rng(Protocol):

@@ -128,7 +128,11 @@ class ClientPart(Protocol):
 
     @property
     def next_names(self) -> tuple[Name, ...]:
-        """Its entities, from the next epoch of names on."""
+        """Its entities as it spells them, from the next epoch of names on."""
+        ...
+
+    def has(self, names: Iterable[object]) -> bool:
+        """Whether these are its entities, from the next epoch of names on."""
         ...
 
     def anchor(self, phase: str, at: Agreement) -> bytes:

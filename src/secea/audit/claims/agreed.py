@@ -22,7 +22,7 @@ from secea.wire.messages import Buffer, Header
 BITS: Final = 160
 PARAMS: Final[Mapping[str, Any]] = {
     "dim": 5, "collusion": 2, "dropouts": 1, "max_abs": 32.0, "precision": 23, "sigma": 41, "rounds": 999,
-    "key_bits": 4096, "max_entities": 11, "max_union": 31,
+    "key_bits": 4096, "max_entities": 11, "max_union": 31, "normalize": "strip",
 }  # fmt: skip
 """Other parameters than those of `session_of`."""
 OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -84,7 +84,13 @@ def rank(rows: list[int]) -> int:
     "record",
     KEYED,
     PAILLIER,
-    mutants=(mutants.FEW_DIGITS, mutants.SAME_DIGITS, mutants.SERVER_NOT_PINNED, mutants.SHORT_KEYS),
+    mutants=(
+        mutants.FEW_DIGITS,
+        mutants.SAME_DIGITS,
+        mutants.SERVER_NOT_PINNED,
+        mutants.SHORT_KEYS,
+        mutants.RULE_NOT_BOUND,
+    ),
 )
 def fingerprints(subject: Subject) -> int:
     """Both forms: a fingerprint shows 160 bits of everything that the parties must agree on.

@@ -25,7 +25,19 @@ FORGOTTEN: Final = frozenset(
     }
 )  # fmt: skip
 """What does not survive, by its place in the client's part."""
-APART: Final = ("form", "params", "session", "numbers", "_entropy", "_roster", "link", "tick", "_order", "_hashed")
+APART: Final = (
+    "form",
+    "params",
+    "session",
+    "numbers",
+    "_entropy",
+    "_roster",
+    "link",
+    "tick",
+    "_order",
+    "_hashed",
+    "_last",
+)
 """What no message changes, and caches."""
 
 

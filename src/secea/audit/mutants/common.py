@@ -20,6 +20,7 @@ from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.client import PaillierClient
+from secea.params import Params
 from secea.party import client
 from secea.party.client import ROWS_BYTES, Client
 from secea.party.phases import Agreement, Begin
@@ -74,6 +75,14 @@ def _short_keys(self: Roster) -> bytes:
     return repr((self.names, [key[:4] for key in self.clients], self.server)).encode()
 
 
+canonical = Params.canonical
+
+
+def _without_rule(self: Params) -> str:
+    """All but how names are normalised."""
+    return canonical(replace(self, normalize=()))
+
+
 FEW_DIGITS = both(
     "fingerprints-of-48-bits",
     "People compare three groups of a fingerprint.",
@@ -93,6 +102,11 @@ SHORT_KEYS = both(
     "fingerprint-of-short-keys",
     "A session's hash depends on four bytes of each client's key.",
     within=((Roster, "canonical", _short_keys),),
+)
+RULE_NOT_BOUND = both(
+    "normalisation-not-bound",
+    "A session's hash does not depend on how names are normalised.",
+    within=((Params, "canonical", _without_rule),),
 )
 
 

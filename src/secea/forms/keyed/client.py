@@ -137,7 +137,8 @@ class KeyedClient(ClientDefaults):
         self.numbers = form.numbers(params)
         self._entropy, self._roster = entropy, roster
         self.tables = Tables(params, self.numbers, number, identity)
-        self.naming = Naming(form, params, session, number, names, entropy)
+        self.spelling = self.tables.spelling
+        self.naming = Naming(form, params, session, number, self.spelling.texts(names), entropy)
         self.masking = Masking(form, params, session, roster, number, identity, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
@@ -152,7 +153,7 @@ class KeyedClient(ClientDefaults):
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """The entities of the union."""
+        """The texts of its entities in the union."""
         return self.naming.names.own
 
     @property
@@ -162,8 +163,12 @@ class KeyedClient(ClientDefaults):
 
     @property
     def next_names(self) -> tuple[Name, ...]:
-        """Its entities, from the next epoch of names on."""
-        return self.naming.next_names
+        """Its entities as it spells them, from the next epoch of names on."""
+        return self.spelling.names(self.naming.next_names)
+
+    def has(self, names: Iterable[object]) -> bool:
+        """Whether these are its entities, from the next epoch of names on."""
+        return set(self.spelling.texts(names)) == set(self.naming.next_names)
 
     @property
     def tick(self) -> Tick | None:
@@ -176,7 +181,7 @@ class KeyedClient(ClientDefaults):
 
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
         """Change the entities from the next epoch of names on: `at_once`, or in each epoch as many as fit."""
-        self.naming.update(names, at_once=at_once)
+        self.naming.update(self.spelling.texts(names), at_once=at_once)
 
     def inherit(self, before: Session, part: KeyedClient) -> None:
         """Take over the key and the names from this client's part in the previous session, to sign that in this one."""
@@ -192,16 +197,18 @@ class KeyedClient(ClientDefaults):
         if self.result is None:
             return ()
         had = set(compress(self.result.names, self.result.there.tolist()))
-        return tuple(name for name in self.next_names if name not in had)
+        return self.spelling.names(name for name in self.naming.next_names if name not in had)
 
     @property
     def below_minimum(self) -> tuple[Name, ...]:
         """Those of them that had fewer owners than the minimum. Only this client knows their names."""
-        return () if self.result is None else tuple(compress(self.result.names, self.result.below.tolist()))
+        if self.result is None:
+            return ()
+        return self.spelling.names(compress(self.result.names, self.result.below.tolist()))
 
     def checked(self, table: TableLike) -> Table:
-        """The table, if this client can contribute it: the right names, the right length, every value in range."""
-        return self.tables.checked(table, self.next_names)
+        """The table with texts as names, if it can be contributed: the right names and length, every value in range."""
+        return self.tables.checked(table, self.naming.next_names)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """Take the table of a training round. It is uploaded when the server says so."""
@@ -238,12 +245,12 @@ class KeyedClient(ClientDefaults):
         """The means of the last round, in the order and dtype of a table; own rows for entities without a mean."""
         if self.result is None or self.result.matrix is None:
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
-        return self.tables.like(table, self.result)
+        return self.tables.like(self.spelling.table(table), self.result)
 
     def give_means(self, table: Table) -> Floats:
         """The same, without a copy where the table is the one that it contributed. It does not keep them."""
         result = self.result
-        same = result is not None and (result.names, result.matrix is None) == (tuple(table.names), False)
+        same = result is not None and (result.names, result.matrix is None) == (self.spelling.table(table).names, False)
         means = result.matrix if result and same else self.means_like(table)
         assert result is not None
         assert means is not None
@@ -259,12 +266,13 @@ class KeyedClient(ClientDefaults):
         result = (kept.names, kept.matrix, kept.there, kept.below) if kept else None
         return {
             "naming": self.naming.plain(), "grid": self.tables.grid, "result": result,
-            "released": (out.round, out.members, out.names, out.hashed),
+            "released": (out.round, out.members, out.names, out.hashed), "spelled": dict(self.spelling.own),
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
         """Load a saved state."""
         self.naming.restore(plain["naming"])
+        self.spelling.restore(plain["spelled"])
         self.tables.grid = plain["grid"]
         self.result = Result(*plain["result"]) if plain["result"] else None
         self.released = Released(*plain["released"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -30,7 +30,7 @@ from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.party.session import Session
 from secea.steps import oprf
-from secea.table import Name, canonical_names, name_bytes
+from secea.table import Name, name_bytes
 from secea.wire.keys import Roster, expand
 from secea.wire.messages import Buffer
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
@@ -53,7 +53,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A client's entities, and the PRF value of each name that was ever asked for."""
+    """A client's entities by their texts (`secea.names`), and the PRF value of each that was ever asked for."""
 
     own: tuple[Name, ...] = field(repr=False)
     coming: tuple[Name, ...] | None = field(default=None, repr=False)
@@ -78,7 +78,7 @@ class Naming:
     """What client n does to get the PRF values of its names: as a dealer, as one who asks, and as a holder."""
 
     def __init__(
-        self, form: Keyed, params: Params, session: bytes, number: int, names: Iterable[object], entropy: Entropy
+        self, form: Keyed, params: Params, session: bytes, number: int, names: tuple[Name, ...], entropy: Entropy
     ) -> None:
         self.form, self.params, self.session, self.number, self._entropy = form, params, session, number, entropy
         self.key = Key()
@@ -91,22 +91,22 @@ class Naming:
         self.tick: Tick | None = None
         """Called with the number of points that were processed, for a progress bar."""
 
-    def _bounded(self, names: Iterable[object]) -> tuple[Name, ...]:
-        checked, most = canonical_names(names), self.params.max_entities
+    def _bounded(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
+        most = self.params.max_entities
         assert most is not None
-        if len(checked) > most:
+        if len(names) > most:
             raise TableError(
-                f"{party(self.number)} has {len(checked)} entities, more than the public bound max_entities={most}:"
+                f"{party(self.number)} has {len(names)} entities, more than the public bound max_entities={most}:"
                 " begin a new session with a larger one"
             )
-        return checked
+        return names
 
     @property
     def next_names(self) -> tuple[Name, ...]:
         """The names of its entities, from the next epoch of names on."""
         return self.names.own if self.names.coming is None else self.names.coming
 
-    def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
+    def update(self, names: tuple[Name, ...], *, at_once: bool = True) -> None:
         """Change the entities from the next epoch of names on.
 
         With `at_once` all new ones must fit into one epoch. Otherwise each epoch takes as many as it has room for.

@@ -19,6 +19,7 @@ from secea.arithmetic.portable import fill_keys
 from secea.errors import TableError, party
 from secea.forms import tables
 from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers
+from secea.names import Spelling
 from secea.params import Params
 from secea.table import Name, Table, TableLike, as_table
 from secea.wire.keys import Identity, Mac, expand
@@ -50,6 +51,7 @@ class Tables:
 
     def __init__(self, params: Params, numbers: Numbers, number: int, identity: Identity) -> None:
         self._params, self._numbers, self._number = params, numbers, number
+        self.spelling = Spelling(params.normalize, party(number))
         narrow = fill_keys(numbers.s) - 1
         labels = (*(b"%d" % b for b in range(narrow)), b"grid", b"names")  # other s, w, f redraw nothing
         self.fill = [expand(identity.secret, "fill of the keyed form", label) for label in labels]
@@ -62,11 +64,11 @@ class Tables:
         self._hashed: tuple[tuple[Name, ...], NDArray[np.uint64]] = (), np.zeros(0, np.uint64)
 
     def checked(self, table: TableLike, due: tuple[Name, ...]) -> Table:
-        """The table, if it has the names that are due, the right length, and every value in range."""
+        """The table under the texts of its names, if these are due, its length is right, and every value in range."""
         given = as_table(table, self._params.dim)
-        known = (tuple(given.names), due) == self._order[:2]
+        known = (self.spelling.table(given).names, due) == self._order[:2]
         self._check_weights(given)
-        return tables.checked(given, due, self._params, self._number, known=known)
+        return tables.checked(given, self.spelling, due, self._params, self._number, known=known)
 
     def _check_weights(self, table: Table) -> None:
         """Weights are there if they are needed, and none is above the bound."""

@@ -35,11 +35,12 @@ from secea.forms.paillier.form import (
 )
 from secea.forms.paillier.retrieval import Decrypter, Encrypter, private_key, public_key, secret_bytes
 from secea.forms.paillier.sharing import Deal, Dealer, blocks, expand_rows, ones_at, share_from_seed, spread
+from secea.names import Spelling
 from secea.params import Params
 from secea.party.form import ClientDefaults, Got, Retry
 from secea.party.phases import Agreement
 from secea.steps import union
-from secea.table import Name, Table, TableLike, as_table, canonical_names
+from secea.table import Name, Table, TableLike, as_table
 from secea.wire.keys import Channel, expand, shared_secret, unauthentic
 from secea.wire.link import Link
 from secea.wire.messages import DIGEST_BYTES, NO_CONTEXT, Buffer
@@ -103,8 +104,9 @@ class PaillierClient(ClientDefaults):
         self.form, self.params, self.number = form, params, number
         self.numbers = form.numbers(params)
         self._entropy = entropy
+        self.spelling = Spelling(params.normalize, party(number))
         self.names = self._bounded(names)
-        """The entities of the union, in the order of their rows once the union is complete."""
+        """The texts of its entities in the union, in the order of their rows once the union is complete."""
         self.coming: tuple[Name, ...] | None = None
         """Other entities, from the next epoch on."""
         self._secret = b""  # the Paillier key, as it was saved
@@ -120,7 +122,7 @@ class PaillierClient(ClientDefaults):
         self._reader: Decrypter | None = None
 
     def _bounded(self, names: Iterable[object]) -> tuple[Name, ...]:
-        checked = canonical_names(names)
+        checked = self.spelling.texts(names)
         most = self.params.max_entities
         if most is not None and len(checked) > most:
             raise TableError(
@@ -150,8 +152,16 @@ class PaillierClient(ClientDefaults):
 
     @property
     def next_names(self) -> tuple[Name, ...]:
-        """The names of its entities from the next epoch on."""
+        """Its entities as it spells them, from the next epoch on."""
+        return self.spelling.names(self._due)
+
+    @property
+    def _due(self) -> tuple[Name, ...]:
         return self.names if self.coming is None else self.coming
+
+    def has(self, names: Iterable[object]) -> bool:
+        """Whether these are its entities, from the next epoch on."""
+        return set(self.spelling.texts(names)) == set(self._due)
 
     @property
     def renamed(self) -> bool:
@@ -168,8 +178,9 @@ class PaillierClient(ClientDefaults):
         self.coming = self._bounded(names)
 
     def checked(self, table: TableLike) -> Table:
-        """The table, if this client can contribute it: the right names, the right length, every value in range."""
-        return tables.checked(as_table(table, self.params.dim), self.next_names, self.params, self.number)
+        """The table with texts as names, if it can be contributed: the right names and length, every value in range."""
+        given = as_table(table, self.params.dim)
+        return tables.checked(given, self.spelling, self._due, self.params, self.number)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:
         """(h, 1) of each own entity in exact fixed point, padded to K*L (eq. 3, 5); shares of it go to everyone."""
@@ -198,7 +209,7 @@ class PaillierClient(ClientDefaults):
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
         names, means = self.result
         place_of = {name: i for i, name in enumerate(names)}
-        back = [place_of[name] for name in table.names]
+        back = [place_of[text] for text in self.spelling.table(table).names]
         return fixedpoint.clip(means[back].astype(table.dtype), self.params.max_abs)
 
     def prepare(self) -> None:
@@ -219,12 +230,14 @@ class PaillierClient(ClientDefaults):
         """What must survive a restart: names, key and means. Whatever else it had serves one life."""
         return {
             "names": self.names, "coming": self.coming, "key": secret_bytes(self.key), "result": self.result,
+            "spelled": dict(self.spelling.own),
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
         """Load a saved state."""
         self.names, self.coming, self._secret = plain["names"], plain["coming"], plain["key"]
         self.result = plain["result"]
+        self.spelling.restore(plain["spelled"])
 
     # -------------------------------------------------------------------------------------------------- announcements
 

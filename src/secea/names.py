@@ -1,0 +1,132 @@
+"""Which names are one entity: the rule of all forms, engines and commands (docs/protocol-keyed.md, K2).
+
+A name is a text, or an integer, which stands for its decimal text. `Params.normalize` makes texts alike before they are
+compared. Parties know an entity by the *text* that comes out. Whatever a user sees has the user's own spelling.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from secea.errors import TableError
+from secea.table import Name, Table, canonical_names, same_twice, texts
+
+Rule: TypeAlias = str | Sequence[str] | Callable[[str], str]
+"""`Params.normalize`: steps, none, or a function."""
+
+
+def text_of(name: Name, rule: Rule = ()) -> str:
+    """The text of a name that was checked."""
+    text = str(name)
+    if callable(rule):
+        return _made(rule, name, text)
+    if "nfc" in rule:
+        text = unicodedata.normalize("NFC", text)
+    if "strip" in rule:
+        text = text.strip()
+    if "casefold" in rule:
+        text = text.casefold()
+        if "nfc" in rule:  # folding takes some letters apart
+            text = unicodedata.normalize("NFC", text)
+    if not text:
+        raise TableError(f"the entity name {name!r} is blank: nothing is left of it after normalize={said(rule)}")
+    return text
+
+
+def _made(rule: Callable[[str], str], name: Name, text: str) -> str:
+    made = rule(text)
+    if not isinstance(made, str) or not made:
+        raise TableError(f"normalize makes {made!r} of the entity name {name!r}; the function must give a text")
+    try:
+        made.encode()
+    except UnicodeEncodeError:
+        raise TableError(f"normalize makes a lone surrogate of the entity name {name!r}") from None
+    return str.__str__(made)
+
+
+def said(rule: Rule) -> str:
+    """A rule in an error."""
+    return "a function" if callable(rule) else ",".join(rule)
+
+
+def texts_of(names: tuple[Name, ...], rule: Rule = ()) -> tuple[str, ...]:
+    """The text of each name, after a check that no two are one entity. The names were checked before."""
+    if not rule:
+        return texts(names)
+    found = tuple(text_of(name, rule) for name in names)
+    if pair := same_twice(names, found):
+        one, other = map(repr, pair)
+        raise TableError(
+            f"the entities {one} and {other} are one after normalize={said(rule)}: join their rows under one of the"
+            " names, or rename one"
+        )
+    return found
+
+
+class Spelling:
+    """How one client's names become texts, and texts the names as the client spelled them last."""
+
+    def __init__(self, rule: Rule, who: str) -> None:
+        """`who`: the client, for errors."""
+        self._rule, self._who = rule, who
+        self.own: dict[Name, Name] = {}
+        """The client's spelling of each text that it spells in another way."""
+        self._last: tuple[tuple[Name, ...], tuple[str, ...]] = (), ()  # tables mostly have the names of the one before
+
+    def texts(self, names: Iterable[object]) -> tuple[str, ...]:
+        """The texts of names, after a check that all are valid, and no two are one entity."""
+        try:
+            return self._texts(canonical_names(names))
+        except TableError as error:
+            raise type(error)(f"{self._who}: {error}") from None
+
+    def table(self, table: Table) -> Table:
+        """The table with texts as names."""
+        try:
+            return Table.trusted(self._texts(tuple(table.names)), table.matrix, table.weights)
+        except TableError as error:
+            raise type(error)(f"{self._who}: {error}") from None
+
+    def _texts(self, names: tuple[Name, ...]) -> tuple[str, ...]:
+        if names != self._last[0]:
+            found = texts_of(names, self._rule)
+            if self.own or found is not names:
+                self._note(names, found)
+            self._last = names, found
+        return self._last[1]
+
+    def _note(self, names: tuple[Name, ...], found: tuple[str, ...]) -> None:
+        for name, text in zip(names, found, strict=True):
+            if text == name:
+                self.own.pop(text, None)
+            else:
+                self.own[text] = name
+
+    def names(self, texts: Iterable[Name]) -> tuple[Name, ...]:
+        """Texts as the client spells them."""
+        return tuple(self.own.get(text, text) for text in texts) if self.own else tuple(texts)
+
+    def restore(self, own: Mapping[Name, Name]) -> None:
+        """Load a saved `own`."""
+        self.own, self._last = dict(own), ((), ())
+
+
+def near(some: Iterable[object], others: Iterable[object], rule: Rule = ()) -> list[tuple[Name, Name]]:
+    """Pairs of names that are two entities and nearly look like one: in their Unicode form, case, blanks or zeros.
+
+    >>> near(["aspirin", "01"], ["Aspirin ", 1, "aspirin"])
+    [('aspirin', 'Aspirin '), ('01', 1)]
+    """
+    alike: Mapping[str, list[Name]] = defaultdict(list)
+    for other in canonical_names(others):
+        alike[_loose(other)].append(other)
+    pairs = ((name, other) for name in canonical_names(some) for other in alike.get(_loose(name), ()))
+    return [(name, other) for name, other in pairs if text_of(name, rule) != text_of(other, rule)]
+
+
+def _loose(name: Name) -> str:
+    text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", str(name)).strip().casefold())
+    return (text.lstrip("0") or "0") if text.isdecimal() else text
