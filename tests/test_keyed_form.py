@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secea.errors import SERVER, ParamsError, TwoClients, Uncovered
+from secea import Federation
+from secea.errors import SERVER, FederationError, ParamsError, TwoClients, Uncovered
 from secea.forms.keyed import Keyed, Kind
 from secea.params import Params
 from secea.party.phases import Agreement
@@ -180,3 +183,33 @@ def test_two_clients_are_warned_of_each_other_and_many_drop_outs_of_the_server()
     assert "subtract" in str(two)
     (server,) = Keyed().cautions(Params(clients=4, dim=2, dropouts=2))
     assert "deviat" in str(server)
+
+
+@pytest.mark.parametrize(("clients", "collusion", "dropouts"), [(5, 1, 0), (5, 2, 1), (4, 3, 0), (6, 1, 2), (5, 3, 1)])
+def test_noise_has_as_many_honest_clients_in_every_sum_as_it_counts_on(
+    clients: int, collusion: int, dropouts: int
+) -> None:
+    params = Params(clients, dim=2, collusion=collusion, dropouts=dropouts, noise=0.5, max_entities=4, max_union=8)
+    form, wanted = Keyed(), clients - dropouts - collusion
+    fewest = form.fewest(params, "open" if dropouts else "upload")
+    honest = max(1, fewest - collusion)  # whoever reads this is honest
+    each = form.numbers(params).spread / 2 ** form.numbers(params).f
+    assert math.isclose(each * math.sqrt(wanted), params.noise)
+    assert honest >= wanted
+    if wanted > 1:
+        with pytest.raises(ParamsError, match=r"min_participants must be .* with noise, which counts on"):
+            Keyed(min_participants=2).checked(params)
+    assert form.fewest(replace(params, noise=0.0)) <= form.fewest(params)
+
+
+def test_with_noise_a_client_that_is_absent_costs_the_round_unless_all_others_may_conspire() -> None:
+    tables = [{"a": [1.0], "b": [0.0]}] * 4
+    for collusion, works in ((1, False), (3, True)):
+        fed = Federation(Params(4, dim=1, collusion=collusion, noise=0.5))
+        fed.setup([table.keys() for table in tables])
+        fed.round(tables)
+        if works:
+            assert fed.round([*tables[:3], None])[3] is None
+        else:
+            with pytest.raises(FederationError):
+                fed.round([*tables[:3], None])

@@ -137,7 +137,10 @@ class Keyed(FormDefaults):
     """The keyed form and its options."""
 
     min_participants: int | None = None
-    """Clients do not take part with fewer participants. None: T + 2, or 2 if everybody else may conspire."""
+    """Clients do not take part with fewer participants. None: T + 2, or 2 if everybody else may conspire.
+
+    With drop-outs or noise: N - D.
+    """
     max_new_entities: int | None = None
     """The most new names of a client in each later epoch. None: the larger of 16 and a tenth of max_entities."""
     max_updates: int = 16
@@ -172,6 +175,11 @@ class Keyed(FormDefaults):
         resolved = replace(params, collusion=T)
         if not 2 <= self.fewest(resolved) <= N:
             raise ParamsError(f"min_participants must be {span(2, N)}, got {self.min_participants}")
+        if params.noise and self.fewest(resolved) < N - D and N - D - T > 1:
+            raise ParamsError(
+                f"min_participants must be {span(N - D, N)} with noise, which counts on {N - D - T} honest clients"
+                f" beside {T} that conspire, got {self.min_participants}"
+            )
         if self.max_updates < 0 or (self.max_new_entities or 0) < 0:
             raise ParamsError("max_updates and max_new_entities cannot be negative")
         if resolved.bounded:
@@ -199,9 +207,10 @@ class Keyed(FormDefaults):
             return self.threshold(params)
         if self.min_participants is not None:
             return self.min_participants
-        if params.dropouts:
-            return self.threshold(params)
-        return 2 if T == N - 1 else min(N, T + 2)
+        if T == N - 1:
+            return 2
+        # With noise, fewer honest clients than N-D-T would add less than was agreed on.
+        return self.threshold(params) if params.dropouts or params.noise else min(N, T + 2)
 
     def threshold(self, params: Params) -> int:
         """t: the number of shares that open a mask key. It depends on the roster, not on who takes part."""
@@ -391,12 +400,12 @@ class Keyed(FormDefaults):
         return chores(self, params, entities)
 
     def idle(self, params: Params, clients: int) -> tuple[Keyed, Params]:
-        """One entity each, of length 1, and mask keys for a few rounds."""
+        """One entity each, of length 1, no options, and mask keys for a few rounds."""
         few = replace(
             params, clients=clients, collusion=1, dropouts=min(1, params.dropouts), dim=1, precision=16,
-            max_entities=1, max_union=clients,
+            max_entities=1, max_union=clients, min_owners=1, max_weight=None, partial=False, noise=0.0,
         )  # fmt: skip
-        return replace(self, batch=4), few
+        return replace(self, batch=4, min_participants=None), few
 
     def facts(self, params: Params) -> dict[str, int]:
         """The number of primes, sigma', and how numbers are encoded, filled and hidden by noise."""
