@@ -58,6 +58,22 @@ form_option = click.option(
     " paillier is the paper's: slow, and its exact means show the number of owners.",
 )  # fmt: skip
 
+min_owners_option = click.option(
+    "--min-owners",
+    metavar="N",
+    type=int,
+    default=1,
+    show_default=True,
+    help="No mean for an entity of fewer owners: they keep their own rows.",
+)
+partial_option = click.option(
+    "--partial", is_flag=True, help="Rows of weight 0 are left out openly: all see which slots nobody gave."
+)
+noise_option = click.option(
+    "--noise", metavar="X", type=float, default=0.0, show_default=True,
+    help="Standard deviation of noise on the sum of an entity's rows, which all clients add together.",
+)  # fmt: skip
+
 
 def exit_code(error: SecEAError) -> int:
     """Who has to do something about it."""

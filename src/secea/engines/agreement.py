@@ -19,7 +19,7 @@ ABOUT: Final = {
     "dropouts": "D: so many clients may vanish in the middle of a round",
     "min_owners": "no mean for an entity that fewer clients contribute to; 1: no minimum",
     "max_weight": "the largest weight of a row; without this line all rows weigh the same",
-    "partial": "true: rows may be left out of a round, and everybody sees which slots nobody gave",
+    "partial": "if true, rows may be left out of a round, and all see which slots nobody gave",
     "noise": "standard deviation of the noise on the sum of an entity's rows; 0: none",
     "rounds": "the most rounds of a session, for which sigma is promised",
     "sigma": "statistical security of all rounds together, in bits",
@@ -34,7 +34,7 @@ ABOUT: Final = {
     "max_updates": "how often new names may come in a session",
     "batch": "rounds for which masks are made ahead; for drop-outs alone",
     "key_bits": "the length of keys in the form paillier",
-    "insecure_small_keys": "true: for tests alone",
+    "insecure_small_keys": "if true, such keys may be short: for tests alone",
     "queries": "how clients ask: buckets, or full, as in the paper",
 }
 """What each line of the policy means. The order is that of the file; what is missing here comes last."""
@@ -51,16 +51,16 @@ HEAD: Final = """\
 def as_toml(session: Session, fingerprints: Mapping[bytes, str]) -> str:
     """The content of the file. `fingerprints` has that of each key, for people."""
     roster = session.roster
-    lines = [HEAD, "secea = 1", f"fingerprint = {_written(session.fingerprint)}", "", "[policy]"]
+    lines = [HEAD, "secea = 1", f"fingerprint = {written(session.fingerprint)}", "", "[policy]"]
     lines += _policy(session)
     lines += ["", "[server]", _key(roster.server, fingerprints)]
     for name, key in zip(roster.names, roster.clients, strict=True):
-        lines += ["", "[[clients]]", f"name = {_written(name)}", _key(key, fingerprints)]
+        lines += ["", "[[clients]]", f"name = {written(name)}", _key(key, fingerprints)]
     return "\n".join(lines) + "\n"
 
 
 def _key(key: bytes, fingerprints: Mapping[bytes, str]) -> str:
-    return f"# fingerprint: {fingerprints[key]}\nkey = {_written(key.hex())}"
+    return f"# fingerprint: {fingerprints[key]}\nkey = {written(key.hex())}"
 
 
 def _policy(session: Session) -> Iterator[str]:
@@ -68,18 +68,18 @@ def _policy(session: Session) -> Iterator[str]:
     values = {"form": session.form.name} | asdict(session.params) | asdict(cast(Any, session.form))
     del values["clients"]  # so many are listed
     lines = [(name, values.pop(name)) for name in ABOUT if name in values] + list(values.items())
-    width = max(len(f"{name} = {_written(value)}") for name, value in lines if value is not None)
+    width = max(len(f"{name} = {written(value)}") for name, value in lines if value is not None)
     for name, value in lines:
         about = ABOUT.get(name, "")
         if value is None:
             yield from textwrap.wrap(f"{name}: {about}", 110, initial_indent="# ", subsequent_indent="# ")
         else:
-            yield f"{f'{name} = {_written(value)}':<{width}}  # {about}" if about else f"{name} = {_written(value)}"
+            yield f"{f'{name} = {written(value)}':<{width}}  # {about}" if about else f"{name} = {written(value)}"
     if not any(each.name == "normalize" for each in fields(Params)):
         yield f"# {EXACT_NAMES}"
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     """A value in TOML: a truth value, a number, texts in which everything that cannot be seen is spelled out."""
     match value:
         case bool():
@@ -89,7 +89,7 @@ def _written(value: object) -> str:
         case str():
             return f'"{"".join(map(_character, value))}"'
         case list() | tuple():
-            return f"[{', '.join(map(_written, value))}]"
+            return f"[{', '.join(map(written, value))}]"
     raise ParamsError(f"{value!r} cannot be written into a federation file: choose a number, a text or texts")
 
 

@@ -22,6 +22,7 @@ from secea.wire.randomness import SEED_BYTES, Entropy
 
 if TYPE_CHECKING:
     from secea.forms.keyed.handover import Handover
+    from secea.party.disclosure import Disclosure
     from secea.party.session import Session
 
 
@@ -388,6 +389,12 @@ class Keyed(FormDefaults):
     def trust(self, params: Params) -> tuple[str, ...]:
         """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
         return planning.trust(self, params)
+
+    def disclosure(self, params: Params) -> Disclosure:
+        """Who learns what, and what options change, for people who sign it."""
+        from secea.forms.keyed.disclosure import disclosure
+
+        return disclosure(self, params)
 
     def ticks(self, params: Params, names: int) -> int:
         """Points that holders answer, and that clients check and unblind."""
