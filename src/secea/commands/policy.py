@@ -28,7 +28,7 @@ def chapters(session: Session, found: dict[str, Any], path: Path) -> tuple[Chapt
         Chapter("Who takes part", "Each party has a key of its own. Compare the fingerprints with their owners.", (
             Line("the server", (files.key_fingerprint(session.roster.server),), literal=True),
             *(
-                Line(f"{n} {name}", (files.key_fingerprint(key),), literal=True)
+                Line(f"{n} {_shown(name)}", (files.key_fingerprint(key),), literal=True)
                 for n, (name, key) in enumerate(zip(session.roster.names, session.roster.clients, strict=True))
             ),
         )),
@@ -64,6 +64,11 @@ def chapters(session: Session, found: dict[str, Any], path: Path) -> tuple[Chapt
             )),
         )),
     )  # fmt: skip
+
+
+def _shown(name: str) -> str:
+    """A client's name, without characters that a terminal or a page would obey."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def _line(said: Statement) -> Line:
@@ -136,7 +141,7 @@ def as_json(session: Session, found: dict[str, Any], told: tuple[Chapter, ...]) 
 
 def write(session: Session, told: tuple[Chapter, ...], out: Path) -> None:
     """The page as one file, which loads nothing."""
-    signers = ("the server", *session.roster.names)
+    signers = ("the server", *map(_shown, session.roster.names))
     text = page("What this federation is, and who learns what", summary(session), session.fingerprint, told, signers)
     try:
         replace_files({out: text.encode()})
@@ -164,5 +169,5 @@ def show(session: Session, told: tuple[Chapter, ...], console: Console) -> None:
             console.print(grid)
     console.print(f"\nfingerprint  {session.fingerprint}", style="bold")
     console.print("We have compared this fingerprint, and agree:")
-    for name in ("the server", *session.roster.names):
+    for name in ("the server", *map(_shown, session.roster.names)):
         console.print(f"  {name:<24} name ____________________  signature ____________________  date __________")
