@@ -81,13 +81,16 @@ def plan(
     the parties do are timed on this machine, for a second or two, and the plan counts how often each of them comes.
     docs/cli.md has the comparison with real runs.
 
+    With --policy: what a federation file means, in plain words. Who takes part, who learns what under which assumption,
+    what its options change, how exact means are, what it costs, and the fingerprint to compare and sign.
+
     \b
     Examples:
       secea plan --clients 10 --entities 14541 --per-client 8600 --dim 128
       secea plan --clients 5 --entities 1000000 --per-client 200000 --dim 64 --dropouts 1 --mbit 100
       secea plan --clients 5 --entities 1000 --dim 32 --min-owners 3 --json
-      secea plan --policy federation.toml                                  who learns what, on one page
-      secea plan --policy federation.toml --html policy.html               the same to print and sign
+      secea plan --policy federation.toml                         who learns what, on one page
+      secea plan --policy federation.toml --html policy.html      the same to print and sign
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
     if policy is not None:
         if also := [name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
@@ -293,8 +296,8 @@ def _show(found: dict[str, Any], console: Console) -> None:
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
         f" dim {params['dim']}; T={params['collusion']}, drop-outs"
         f" {params['dropouts']}; form {found['form']}{_named(found['options_cost'])}",
-        style="bold",
-    )
+        style="bold", soft_wrap=not console.is_terminal,
+    )  # fmt: skip
     for i, line in enumerate(found["trust"]):
         console.print(f"{'' if i else 'trust':<10} {line}", soft_wrap=not console.is_terminal)
     grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
