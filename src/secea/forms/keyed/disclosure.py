@@ -192,8 +192,8 @@ def _minimum(params: Params) -> Iterator[str]:
         cure = f"it would be with {T + 2}" if T + 2 <= N else f"no minimum is, with T = {T} of {N} clients"
         yield (
             f"Conspiring owners count as owners, too. Here {m} is not above T + 1 = {T + 1} ({cure}):"
-            f" {_number(m - 1)} that"
-            " conspire reach the minimum with one other owner, and can subtract their own parts from the mean."
+            f" {_number(m - 1)} that {'conspires reaches' if m == 2 else 'conspire reach'} the minimum with one other"
+            f" owner, and can subtract {'its own part' if m == 2 else 'their own parts'} from the mean."
         )
     if params.dropouts:
         yield "In each round one client, in turn, is needed for the minimum: without it the round is lost."
@@ -210,19 +210,20 @@ def total_noise(params: Params) -> float:
 
 def _noise(params: Params) -> Iterator[str]:
     N, T, D = params.clients, params.T, params.dropouts
-    honest, s, each = N - D - T, "s" if T == 1 else "", "s" if N - D - T == 1 else ""
+    honest, s = N - D - T, "s" if T == 1 else ""
     yield (
         "Every client that takes part adds noise to every slot. What the honest ones add to the sum of an entity's"
         " rows has"
         f" a standard deviation of at least {params.noise:g}, whatever {_number(T)} that conspire{s}"
         f" leave{s} out or tell{s}" + (f", and with {D} dropped out." if D else ".")
     )
-    if T == N - 1:
+    if honest == 1:
         yield "You have to trust nobody else's noise: your own is enough."
     else:
         yield (
-            f"You have to trust that {_number(honest)}, you among them, that take{each} part in every"
-            f" round draw{each} noise as agreed on, and tell{each} nobody."
+            f"You have to trust that {honest} clients, you among them, that take part in every round draw noise as"
+            " agreed"
+            " on, and tell nobody."
         )
     yield (
         "This is a basis for differential privacy, and no figure for it: epsilon depends on how rows are clipped and"
