@@ -99,10 +99,10 @@ def _edited(text: str, name: str) -> str:
 def test_a_file_whose_policy_was_edited_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
     path = tmp_path / "federation.toml"
     path.write_text(_edited(session_toml(session()), name))
-    with pytest.raises(ParamsError, match="was changed after it was made: its contents have the fingerprint") as caught:
+    with pytest.raises(ParamsError, match="was changed after it was made: take the file that") as caught:
         read_session(path)
     assert session().fingerprint in str(caught.value)
-    assert "take the file that all parties compared, or let all compare a new one" in str(caught.value)
+    assert "or let all compare a new one of `secea roster`" in str(caught.value)
 
 
 def test_a_line_that_was_added_or_a_key_that_was_swapped_is_refused_too(tmp_path: Path) -> None:

@@ -177,9 +177,9 @@ def read_session(path: Path | str) -> Session:
         )
     if fingerprint != session.fingerprint:
         raise ParamsError(
-            f"{path} was changed after it was made: its contents have the fingerprint {session.fingerprint}, and it"
-            f" says {fingerprint!r}; take the file that all parties compared, or let all compare a new one of `secea"
-            " roster`"
+            f"{path} was changed after it was made: take the file that all parties compared, or let all compare a new"
+            f" one of `secea roster`; it says {fingerprint!r}, and its contents have the fingerprint"
+            f" {session.fingerprint}"
         )
     return session
 
