@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secea import Federation
 from secea.errors import SERVER, ParamsError, TwoClients, Uncovered
 from secea.forms.keyed import Keyed, Kind
+from secea.forms.keyed.numbers import honest
 from secea.params import Params
 from secea.party.phases import Agreement
 from secea.wire.messages import CHUNK_BYTES
@@ -180,3 +183,14 @@ def test_two_clients_are_warned_of_each_other_and_many_drop_outs_of_the_server()
     assert "subtract" in str(two)
     (server,) = Keyed().cautions(Params(clients=4, dim=2, dropouts=2))
     assert "deviat" in str(server)
+
+
+def test_with_noise_a_client_that_is_absent_costs_a_union_and_the_others_add_more() -> None:
+    tables = [{"a": [1.0], "b": [0.0]}] * 4
+    for collusion, more in ((1, math.sqrt(3 / 2)), (3, 1.0)):
+        fed = Federation(Params(4, dim=1, collusion=collusion, noise=0.5))
+        fed.setup([table.keys() for table in tables])
+        fed.round(tables)
+        assert fed.round([*tables[:3], None])[3] is None
+        n = fed.clients[0].part.numbers
+        assert math.isclose(n.spread_of(honest(fed.params, 3)) / n.spread_of(honest(fed.params, 4)), more)

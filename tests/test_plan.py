@@ -6,6 +6,7 @@ import json
 import math
 import runpy
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from planned import SHAPES, shaped
 from secea import Federation, Params
 from secea.forms import FORMS, NAMES
 from secea.forms.costs import round_costs, setup_costs
+from secea.forms.keyed import Keyed
 from secea.forms.paillier.form import Kind
 
 SMALL: dict[str, Any] = {"key_bits": 256, "insecure_small_keys": True}
@@ -48,6 +50,61 @@ def test_the_plan_is_what_the_traffic_records_show(
     for number, phase in enumerate(("setup", "round")):
         up = sum(hop.size for hop in fed.traffic if hop.round == number and hop.receiver == "server")
         assert plan.sent_by_clients[phase] == up
+
+
+CHOICES: list[dict[str, Any]] = [
+    {"min_owners": 2}, {"min_owners": 5}, {"max_weight": 100}, {"partial": True}, {"noise": 0.5},
+    {"min_owners": 3, "max_weight": 7}, {"min_owners": 4, "noise": 2.0}, {"min_owners": 2, "partial": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+@pytest.mark.parametrize("options", CHOICES, ids=lambda options: ", ".join(options))
+def test_with_options_the_plan_is_what_the_traffic_records_show(options: dict[str, Any], dropouts: int) -> None:
+    rng = np.random.default_rng(7)
+    sets = [rng.choice(40, 9, replace=False).tolist() for _ in range(5)]
+    fed = Federation(Params(clients=5, collusion=2, dropouts=dropouts, dim=7, **options))
+    fed.setup(sets)
+    weighing = options.keys() & {"max_weight", "partial"}
+    weights = [rng.integers(0, 2, 9) for _ in range(5)] if weighing else None
+    fed.round([{name: np.zeros(7) for name in names} for names in sets], weights=weights)
+    plan = secea.plan(fed.params, entities=len(set().union(*sets)))
+    assert plan.setup_bytes == sum(hop.size for hop in fed.traffic if hop.round == 0)
+    assert plan.round_bytes == sum(hop.size for hop in fed.traffic if hop.round == 1)
+    up = sum(hop.size for hop in fed.traffic if hop.round == 1 and hop.receiver == "server")
+    assert plan.sent_by_clients["round"] == up
+
+
+@pytest.mark.parametrize("options", CHOICES, ids=lambda options: ", ".join(options))
+def test_options_cost_no_less_than_their_columns(options: dict[str, Any]) -> None:
+    """A minimum of m has 2(m-1) elements more in each slot of an upload, weights one; nothing costs less than plain."""
+    plain = Keyed().checked(Params(5, dim=7, collusion=2, max_entities=400, max_union=1000))
+    params = Keyed().checked(replace(plain, **options))
+    before, after = (secea.plan(each, entities=1000) for each in (plain, params))
+    more = 2 * (params.min_owners - 1) + (params.max_weight is not None)
+    assert Keyed().width(params) == Keyed().width(plain) + more
+    assert after.round_bytes >= before.round_bytes + 5 * 1000 * 7 * more
+    assert after.setup_bytes == before.setup_bytes
+    assert (after.round_multiplications > before.round_multiplications) == (more > 0 or params.noise > 0)
+    held = [Keyed().memory(each, 1000) for each in (plain, params)]
+    assert all(held[1][name] >= held[0][name] for name in held[0])
+
+
+@pytest.mark.parametrize("options", CHOICES, ids=lambda options: ", ".join(options))
+def test_every_sample_of_a_federation_with_options_can_be_run_and_has_a_name_of_its_own(
+    options: dict[str, Any],
+) -> None:
+    plain = Keyed().checked(Params(5, dim=3, collusion=2, max_entities=15, max_union=30))
+    params = Keyed().checked(replace(plain, **options))
+    found = Keyed().chores(params, 30)
+    for chore in found.values():
+        work = chore.prepare()
+        work()
+        work()
+    shared = found.keys() & Keyed().chores(plain, 30).keys()
+    assert not [name for name in shared if name.startswith(("contribute", "upload", "divide", "read"))]
+    form, few = Keyed().idle(replace(params, min_owners=params.min_owners), 3)
+    assert form.checked(few).options == ()
 
 
 def test_messages_of_many_chunks_are_planned_exactly_too(monkeypatch: pytest.MonkeyPatch) -> None:

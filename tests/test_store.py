@@ -238,7 +238,7 @@ def test_the_file_of_an_earlier_version_is_still_read(tmp_path: Path, form: str)
     path.write_text(json.dumps(old))
     assert read_session(path).hash == session.hash
     path.write_text(json.dumps({name: value for name, value in new.items() if name != "form"}))
-    with pytest.raises(ParamsError, match=r"is no federation file: 'form'"):
+    with pytest.raises(ParamsError, match="is no federation file: 'form' is missing"):
         read_session(path)
 
 

@@ -39,8 +39,8 @@ def main(folder: Path) -> None:
         site = folder / name
         (site / "results").mkdir(parents=True)
         write_identity(identity, site / "identity.pem")
-        write_session(session, site / "federation.json")
-        text = 'federation = "federation.json"\nidentity = "identity.pem"\nstate = "state"\nlog = "audit.jsonl"\n'
+        write_session(session, site / "federation.toml")
+        text = 'federation = "federation.toml"\nidentity = "identity.pem"\nstate = "state"\nlog = "audit.jsonl"\n'
         if name != "server":
             rows = triples(HOSPITALS.index(name))
             (site / "triples.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")

@@ -184,19 +184,21 @@ def roster(
     """Write the federation file PATH from public keys and parameters, or show an existing one.
 
     Every party gets the same file, compares the fingerprint with the others over another channel, and starts only if it
-    is the same. It holds keys, parameters and choices: nothing in it is secret. Parties with different files refuse
-    each other.
+    is the same. It holds keys and the policy: nothing in it is secret. Parties with different files refuse each other,
+    and a file that was edited is refused. It is TOML, with a word on each line; or JSON where PATH ends in .json. What
+    it means for people who sign it is printed by `secea plan --policy`.
 
-    dim, max_entities and max_union are needed. All others have defaults: collusion, dropouts, max_abs, precision,
-    rounds and more (`secea.Params`); with form keyed also min_participants, max_new_entities, max_updates and batch
-    (docs/protocol-keyed.md, K1). What they mean for trust is printed with the file.
+    dim, max_entities and max_union are needed. All others have defaults: collusion, dropouts, min_owners, max_weight,
+    partial, noise, max_abs, precision, rounds and more (`secea.Params`); with form keyed also min_participants,
+    max_new_entities, max_updates and batch (docs/protocol-keyed.md, K1). What they mean for trust is printed with the
+    file.
 
     \b
     Examples:
-      secea roster federation.json --server server.key.pub \\
+      secea roster federation.toml --server server.key.pub \\
           --client north=north.key.pub --client south=south.key.pub --client west=west.key.pub \\
           --param dim=64 --param max_entities=10000 --param max_union=25000
-      secea roster federation.json                             show it, and its fingerprint
+      secea roster federation.toml                             show it, and its fingerprint
     """  # noqa: D301
     from secea.engines import files
 

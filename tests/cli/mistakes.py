@@ -110,8 +110,8 @@ MISTAKES = (
     Mistake(
         "An unreadable key",
         (
-            "secea roster federation.json --server server.key.pub --client north=notes.pdf",
-            "secea roster federation.json --server server.key.pub --client north=north.key",
+            "secea roster federation.toml --server server.key.pub --client north=notes.pdf",
+            "secea roster federation.toml --server server.key.pub --client north=north.key",
             "secea keygen north.key",
         ),
         (3, 3, 3),

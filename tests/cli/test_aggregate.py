@@ -261,3 +261,128 @@ def test_all_results_are_written_or_none(tmp_path: Path, monkeypatch: pytest.Mon
     assert ran.exit_code == (4 if isinstance(error, OSError) else 130)
     assert ran.output.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+# ------------------------------------------------------------------------------------------------------------ options
+
+WEIGHTS = {"north": {"a": 300, "b": 1}, "south": {"a": 100, "7": 0}, "west": {"7": 1000}}
+WEIGHED = {
+    "north": {"a": [0.75, 1.5], "b": [2.0, -1.0]},
+    "south": {"a": [0.75, 1.5], "7": [1.0, 2.0]},
+    "west": {"7": [1.0, 2.0]},
+}
+
+
+def weighed(path: Path, table: dict[str, list[float]], weights: dict[str, int]) -> Path:
+    """A table with a column of weights, in the middle where there can be one."""
+    names, matrix, w = list(table), np.array(list(table.values()), np.float32), [weights[name] for name in table]
+    match path.suffix:
+        case ".npz":
+            np.savez(path, names=np.array(names), matrix=matrix, samples=np.array(w))
+        case ".parquet":
+            parquet.write_table(pyarrow.table({"name": names, "samples": w, "x": list(matrix)}), path)
+        case _:
+            between = "," if path.suffix == ".csv" else "\t"
+            rows = [[name, str(row[0]), str(w[i]), str(row[1])] for i, (name, row) in enumerate(table.items())]
+            lines = [["name", "x", "samples", "y"], *rows]
+            path.write_text("".join(between.join(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def near(found: dict[str, list[float]], expected: dict[str, list[float]]) -> bool:
+    """Within the blur of weights: an owner's part is off by half a unit of 400."""
+    return list(found) == list(expected) and all(
+        found[name] == pytest.approx(row, abs=0.02) for name, row in expected.items()
+    )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz", ".parquet"])
+def test_weights_come_from_a_column_which_the_result_keeps(tmp_path: Path, suffix: str) -> None:
+    given = [weighed(tmp_path / f"{name}{suffix}", VALUES[name], WEIGHTS[name]) for name in VALUES]
+    ran = aggregate(*map(str, given), "--out", str(tmp_path / "m"), "--weights", "samples")
+    assert ran.exit_code == 0, ran.output
+    assert "A weighted mean is exact to within" in ran.output
+    for path in given:
+        result = read(tmp_path / "m" / path.name, "samples")
+        assert result.table.weights is not None
+        assert dict(zip(result.table.names, result.table.weights.tolist(), strict=True)) == WEIGHTS[path.stem]
+        rows = dict(zip(map(str, result.table.names), result.table.matrix.tolist(), strict=True))
+        assert near(rows, WEIGHED[path.stem])
+
+
+def test_weights_come_from_files_too_in_any_order_and_format(tmp_path: Path) -> None:
+    given, files = tables(tmp_path / "in", ".vec"), []
+    for name, suffix in zip(VALUES, (".csv", ".npz", ".tsv"), strict=True):
+        rows = {each: [float(weight)] for each, weight in reversed(WEIGHTS[name].items())}
+        path = tmp_path / f"{name}{suffix}"
+        if suffix == ".npz":
+            np.savez(path, names=np.array(list(rows)), matrix=np.array(list(rows.values())))
+        else:
+            between = "," if suffix == ".csv" else "\t"
+            path.write_text("".join(f"{each}{between}{row[0]}\n" for each, row in rows.items()), encoding="utf-8")
+        files += ["--weights", str(path)]
+    ran = aggregate(*given, "--out", str(tmp_path / "m"), *files, "--json")
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["options"] == {"max_weight": 1000}
+    for path in map(Path, given):
+        assert near(told(tmp_path / "m" / path.name), WEIGHED[path.stem])
+
+
+def test_too_few_owners_keep_their_rows_and_are_told(tmp_path: Path) -> None:
+    given = tables(tmp_path / "in")
+    ran = aggregate(*given, "--out", str(tmp_path / "m"), "--min-owners", "2")
+    assert ran.exit_code == 0, ran.output
+    assert "north.csv: 1 entity without a mean, unchanged, 1 of them with too few owners" in ran.output
+    assert close(told(tmp_path / "m" / "north.csv"), MEANS["north"])  # b is its own
+    found = json.loads(aggregate(*given, "--out", str(tmp_path / "n"), "--min-owners", "3", "--json").stdout)
+    assert found["below_minimum"] == found["without_mean"] == [2, 2, 1]
+    assert close(told(tmp_path / "n" / "south.csv"), VALUES["south"])
+
+
+def test_noise_is_added_to_every_mean(tmp_path: Path) -> None:
+    given = tables(tmp_path / "in")
+    assert aggregate(*given, "--out", str(tmp_path / "m"), "--noise", "3").exit_code == 0
+    assert not close(told(tmp_path / "m" / "north.csv"), MEANS["north"])
+
+
+def test_rows_can_be_left_out_openly(tmp_path: Path) -> None:
+    some = {"north": {"a": 1, "b": 1}, "south": {"a": 0, "7": 1}, "west": {"7": 0}}
+    given = [str(weighed(tmp_path / f"{name}.csv", VALUES[name], some[name])) for name in VALUES]
+    ran = aggregate(*given, "--out", str(tmp_path / "m"), "--partial", "--weights", "samples")
+    assert ran.exit_code == 0, ran.output
+    result = read(tmp_path / "m" / "south.csv", "samples").table
+    assert result.matrix == pytest.approx(np.array([VALUES["north"]["a"], VALUES["south"]["7"]]), abs=1e-5)
+    assert "--partial needs --weights" in aggregate(*given, "--out", str(tmp_path / "n"), "--partial").output
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [
+        (["--weights", "sampels"], 3, "has no column 'sampels' for weights; there are x, samples, y; or give them in"),
+        (["--weights", "x"], 3, "has the weight 0.5; weights are whole numbers from 0 on"),
+        (["--weights", "a.csv", "--weights", "b.csv"], 2, "a file for each of 3 tables; 2 given"),
+        (["--min-owners", "4"], 3, "min_owners must be from 1 to 3 for 3 clients, got 4"),
+        (["--noise", "-1"], 3, "noise must be from 0 to 1024 * max_abs, got -1.0"),
+        (["--noise", "1", "--weights", "samples"], 3, "noise does not go together with partial or max_weight"),
+        (["--min-owners", "2", "--form", "paillier"], 3, 'the form "paillier" has no min_owners; form="keyed" has it'),
+        (["--partial", "--weights", "samples"], 3, "has the weight 300; at most 1"),
+    ],
+)
+def test_options_that_cannot_be_used_are_told(tmp_path: Path, more: list[str], code: int, says: str) -> None:
+    given = [str(weighed(tmp_path / f"{name}.csv", VALUES[name], WEIGHTS[name])) for name in VALUES]
+    ran = aggregate(*given, "--out", str(tmp_path / "m"), *more)
+    assert (ran.exit_code, says in ran.output) == (code, True), ran.output
+    assert not (tmp_path / "m").exists()
+
+
+def test_files_of_weights_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    given, file = tables(tmp_path / "in")[:2], tmp_path / "w.csv"
+    for text, says in (
+        ("a,1\n", "the entity 'b' has no weight; give each row a weight"),
+        ("a,1\nb,1\nc,1\n", "the entity 'c' has a weight, but no row"),
+        ("a,1,2\nb,1,2\n", "has 2 numbers for a name; weights are one for each name"),
+        ("a,1\nb,1.5\n", "has the weight 1.5; weights are whole numbers"),
+    ):
+        file.write_text(text)
+        ran = aggregate(*given, "--out", str(tmp_path / "m"), "--weights", str(file), "--weights", str(file))
+        assert (ran.exit_code, says in ran.output) == (3, True), ran.output

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from browser import Browser
 from made_up import ENDS, make_run
+from secea.commands import policy
+from secea.commands.plan import report
+from secea.forms import form_of
+from secea.params import Params
+from secea.party.session import Session
 from secea.report import charts, write
 from secea.report.charts import label
+from secea.wire.keys import Identity, Roster
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 HOSTILE = "</title></script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -77,6 +85,62 @@ def test_a_page_is_all_in_the_window_and_nothing_overlaps(
     assert browser.ask(SHOWN) >= 9
     paper = browser.ask("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 22, 26)" if dark else "rgb(251, 250, 247)")
+
+
+CONTRAST = """
+[...document.querySelectorAll('p, th, td, b, span, h1, h2')].filter(e => e.innerText.trim()).map(e => {
+  const linear = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = c => {
+    const [r, g, b] = c.match(/[0-9.]+/g).map(linear);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  let below = e;
+  while (/, 0\\)$/.test(getComputedStyle(below).backgroundColor)) below = below.parentElement;
+  const pair = [light(getComputedStyle(e).color), light(getComputedStyle(below).backgroundColor)].sort((a, b) => a - b);
+  return [(pair[1] + 0.05) / (pair[0] + 0.05), e.innerText];
+}).filter(([ratio, text]) => ratio < 4.5)
+"""
+"""Text that can hardly be read on what is below it."""
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages to sign: with options; with names that mean harm, and much that is not covered; the paper's form."""
+    folder = tmp_path_factory.mktemp("policies")
+    keys = [Identity(hashlib.sha256(b"%d" % i).digest()).public for i in range(6)]
+    chosen: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+        "options": ("keyed", {"clients": 5, "collusion": 1, "dropouts": 1, "min_owners": 3, "max_weight": 1000}, ()),
+        "harm": ("keyed", {"clients": 3, "dropouts": 1, "noise": 0.5}, (HOSTILE, "a" * 300, "north")),
+        "paper": ("paillier", {"clients": 4}, ()),
+    }
+    found = {}
+    for name, (form, options, names) in chosen.items():
+        params = Params(**({"dim": 8, "max_entities": 100, "max_union": 250} | options))
+        session = Session(params, Roster(tuple(keys[1 : params.clients + 1]), keys[0], names), form_of(form))
+        told = policy.chapters(session, report(session.params, session.form, 1000.0), Path("federation.toml"))
+        found[name] = folder / f"{name}.html"
+        policy.write(session, told, found[name])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["options", "harm", "paper"])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (320, False)])
+def test_a_policy_is_all_in_the_window_and_can_be_read(
+    browser: Browser, policies: dict[str, Path], kind: str, width: int, dark: bool
+) -> None:
+    browser.open(policies[kind], width, dark=dark)
+    assert browser.said == []
+    assert browser.asked == [policies[kind].resolve().as_uri()]
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask(OUTSIDE) == []
+    assert browser.ask(CONTRAST) == []
+    assert browser.ask("document.querySelectorAll('script, img, iframe, link, object').length") == 0
+
+
+def test_a_policy_on_paper_is_a_few_light_pages(browser: Browser, policies: dict[str, Path]) -> None:
+    browser.open(policies["options"], 1280, dark=True)
+    paper = base64.b64decode(browser.printed())
+    assert 1 <= paper.count(b"/Type /Page\n") <= 4
 
 
 def test_the_search_for_overlaps_and_for_what_is_outside_objects(

@@ -38,6 +38,14 @@ class Step(Protocol):
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
 @click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
+@click.option(
+    "--weights", multiple=True, metavar="COLUMN|FILE",
+    help="Means are weighted: by a column of every table, or by a file for each table, in their order, with a whole"
+    " number for each name.",
+)  # fmt: skip
+@shell.min_owners_option
+@shell.partial_option
+@shell.noise_option
 @shell.normalize_option
 @shell.form_option
 @shell.json_option
@@ -52,6 +60,10 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
     .vec or .txt, word2vec's text. Names are compared as texts, as they are or with --normalize; results have your own
     spelling.
 
+    Weights are whole numbers, such as counts of samples; a row of weight 0 is left out. With --partial they are 0 or 1.
+    An entity with too few owners (--min-owners) keeps its own row. What each of these shows to whom is printed by
+    `secea plan --policy`.
+
     All parties run in this process, on tables that are all here: use it to try things out, and to combine tables that
     you may see. Between organisations each one runs its own party: docs/deploy.md.
 
@@ -60,9 +72,12 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
       secea aggregate north.npz south.csv west.vec --out means/
       secea aggregate *.csv --out means/ --collusion 2 --max-abs 8
       secea aggregate *.parquet --out means/ --force --json
+      secea aggregate *.csv --out means/ --weights samples --min-owners 3
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
     if len(tables) < 2:
         raise click.UsageError(f"at least 2 tables are needed, one for each client; {len(tables)} given")
+    if params["partial"] and not params["weights"]:
+        raise click.UsageError("--partial needs --weights: 0 for the rows that are left out, and 1 for all others")
     with _steps(len(tables) + 3) as step, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = run(tables, out, force=force, step=step, **params)
@@ -75,8 +90,18 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
         _show(result)
 
 
-def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str, **params: Any) -> dict[str, Any]:
+def run(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    force: bool,
+    step: Step,
+    form: str,
+    weights: Sequence[str] = (),
+    **params: Any,
+) -> dict[str, Any]:
     """Read, aggregate, write; nothing is written before everything is there."""
+    column, listed = _weights(weights, len(paths))
     targets = _targets(paths, out, force)
     from secea.commands import formats
     from secea.engines.federation import Federation
@@ -84,9 +109,13 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
     from secea.params import Params
 
     sources = []
-    for path in paths:
+    for path, file in zip(paths, listed, strict=True):
         step(f"reading {path.name}")
-        sources.append(formats.read(path))
+        source = formats.read(path, column)
+        sources.append(source if file is None else formats.weighed(source, file))
+    if weights and not params.get("partial"):
+        given = [int(source.table.weights.max()) for source in sources if source.table.weights is not None]
+        params["max_weight"] = max(1, *given)
     asked = Params(clients=len(sources), dim=sources[0].table.dim, **params)
     settings = form_of(form).checked(asked)
     formats.check(sources, settings.max_abs, settings.normalize)
@@ -112,10 +141,24 @@ def run(paths: Sequence[Path], out: Path, *, force: bool, step: Step, form: str,
         "form": form,
         "normalize": said(settings.normalize),
         "resolution": settings.resolution,
+        "options": {name: getattr(settings, name) for name in settings.options},
+        "accuracy": list(fed.form.disclosure(fed.params).accuracy),
+        "below_minimum": [len(names) for names in fed.below_minimum],
         "without_mean": [len(names) for names in fed.without_mean],
         "seconds": {"setup": ready - started, "round": done - ready},
         "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},
     }
+
+
+def _weights(given: Sequence[str], tables: int) -> tuple[str | None, list[Path | None]]:
+    """The column that has weights; or a file for each table."""
+    if len(given) == 1 and not Path(given[0]).is_file():
+        return given[0], [None] * tables
+    if len(given) not in (0, tables):
+        raise click.UsageError(
+            f"--weights takes the name of a column, or a file for each of {tables} tables; {len(given)} given"
+        )
+    return None, [Path(file) for file in given] or [None] * tables
 
 
 def _sent(traffic: Sequence[Hop], round: int) -> int:
@@ -180,11 +223,18 @@ def _show(result: dict[str, Any]) -> None:
         grid.add_row(str(n), client["table"], f"{client['entities']:,}", client["means"])
     shell.console().print(grid)
     sent, seconds = result["bytes"], result["seconds"]
+    exact = f"means exact to within {result['resolution']:.1e}"
+    if options := result["options"]:
+        exact = ", ".join(f"{name} {value}" for name, value in options.items())
+        for line in result["accuracy"]:
+            click.echo(line)
     click.echo(
-        f"union {result['union']:,}, dim {result['dim']}, form {result['form']}; means exact to within"
-        f" {result['resolution']:.1e}; set-up {seconds['setup']:.2f} s, {size(sent['setup'])}; round"
-        f" {seconds['round']:.2f} s, {size(sent['round'])}"
+        f"union {result['union']:,}, dim {result['dim']}, form {result['form']}; {exact}; set-up"
+        f" {seconds['setup']:.2f} s, {size(sent['setup'])}; round {seconds['round']:.2f} s, {size(sent['round'])}"
     )
-    for client, count in zip(result["clients"], result["without_mean"], strict=True):
+    counts = zip(result["clients"], result["without_mean"], result["below_minimum"], strict=True)
+    for client, count, below in counts:
         if count:
-            click.echo(f"{client['means']}: {count} {'entity' if count == 1 else 'entities'} without a mean, unchanged")
+            few = f", {below} of them with too few owners" if below else ""
+            what = "entity" if count == 1 else "entities"
+            click.echo(f"{client['means']}: {count} {what} without a mean, unchanged{few}")

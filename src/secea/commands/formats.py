@@ -1,7 +1,8 @@
 """Tables of embeddings in files: .npz, .csv, .tsv, .parquet, and word2vec's text (.vec, .txt).
 
 Whatever is wrong with a file is a `DataError` that names it, and the line or row. Names are compared as texts: 7 in one
-file and "7" in another are the same entity. A result is written as its source was: names, header and float type.
+file and "7" in another are the same entity. A result is written as its source was: names, header and float type, and a
+column of weights, if it has one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
@@ -43,8 +44,8 @@ class Source:
         return f"{self.path}, {self.rows[row]}"
 
 
-def read(path: Path) -> Source:
-    """The table in a file; its ending says what it is."""
+def read(path: Path, weights: str | None = None) -> Source:
+    """The table in a file; its ending says what it is. `weights` names the column that has the weights of its rows."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path} cannot be read: a table is a file that ends in {', '.join(READERS)}")
@@ -53,9 +54,20 @@ def read(path: Path) -> Source:
     try:
         if not path.stat().st_size:
             raise DataError(f"{path} is empty; {EXPECTED[path.suffix.lower()]}")
-        return reader(path)
+        return reader(path, weights)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def weighed(source: Source, path: Path) -> Source:
+    """The table with weights from another file of any of these formats: a name and a number in each row."""
+    given = read(path).table
+    if given.dim != 1:
+        raise DataError(f"{path} has {given.dim} numbers for a name; weights are one for each name of {source.path}")
+    try:
+        return replace(source, table=source.table.weighing(dict(zip(given.names, given.matrix[:, 0], strict=True))))
+    except TableError as error:
+        raise DataError(f"{path}, for {source.path}: {error}") from None
 
 
 def check(sources: Sequence[Source], max_abs: float, rule: Rule = ()) -> None:
@@ -103,8 +115,10 @@ def _first(matrix: Floats, wrong: Callable[[Floats], NDArray[np.bool_]]) -> tupl
     return None
 
 
-def _source(path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str], write: Writer) -> Source:
-    """Names are texts, each there once and not empty; numbers are finite."""
+def _source(
+    path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str], write: Writer, weights: Any = None
+) -> Source:
+    """Names are texts, each there once and not empty; numbers are finite; weights are whole."""
     if not len(matrix):
         raise DataError(f"{path} holds no entities; {EXPECTED[path.suffix.lower()]}")
     texts = [str(name) for name in names]
@@ -119,7 +133,7 @@ def _source(path: Path, names: Sequence[Any], matrix: Floats, rows: Sequence[str
         held = f"the embedding of {texts[row]!r} holds {matrix[infinite]}"
         raise DataError(f"{path}, {rows[row]}: {held}; every number must be finite")
     try:
-        return Source(path, Table(texts, matrix), rows, write)
+        return Source(path, Table(texts, matrix, weights), rows, write)
     except TableError as error:
         raise DataError(f"{path}: {error}") from None
 
@@ -179,7 +193,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _table(path: Path, lines: Iterable[_Line], dim: int | None, write: Callable[[list[str], Floats], bytes]) -> Source:
+def _table(
+    path: Path, lines: Iterable[_Line], dim: int | None, write: Callable[[list[str], Floats], bytes],
+    weights: Sequence[float] | None = None,
+) -> Source:  # fmt: skip
     """A name and equally many numbers in each line."""
     names, values, rows = [], [], []
     for number, fields in lines:
@@ -194,27 +211,58 @@ def _table(path: Path, lines: Iterable[_Line], dim: int | None, write: Callable[
         values.append(_numbers(fields[1:], where))
         rows.append(f"line {number}")
     matrix = np.array(values, np.float64).reshape(len(names), dim or 0)
-    return _source(path, names, matrix, rows, lambda means: write(names, means))
+    return _source(path, names, matrix, rows, lambda means: write(names, means), weights)
 
 
-def _csv(path: Path) -> Source:
+def _csv(path: Path, weights: str | None) -> Source:
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     lines = list(_separated(path, delimiter))
     header = lines and len(lines[0].fields) > 1 and not any(map(_is_number, lines[0].fields[1:]))
     heading = [lines.pop(0).fields] if header else []
+    place = _place(path, heading[0] if header else [], weights)
+    given = _taken(path, lines, place, len(heading[0])) if place else []
 
     def write(names: list[str], means: Floats) -> bytes:
         text = io.StringIO()
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerows(heading)
-        writer.writerows([name, *map(repr, row)] for name, row in zip(names, means.tolist(), strict=True))
+        for i, (name, row) in enumerate(zip(names, means.tolist(), strict=True)):
+            fields = [name, *map(repr, row)]
+            if place:
+                fields.insert(place, given[i])
+            writer.writerow(fields)
         return text.getvalue().encode()
 
-    return _table(path, lines, len(heading[0]) - 1 if header else None, write)
+    dim = len(heading[0]) - 1 - bool(place) if header else None
+    if not place:
+        return _table(path, lines, dim, write)
+    whole = [_numbers([text], f"{path}, line {line.number}")[0] for text, line in zip(given, lines, strict=True)]
+    return _table(path, lines, dim, write, whole)
 
 
-def _word2vec(path: Path) -> Source:
+def _place(path: Path, columns: Sequence[str], weights: str | None) -> int:
+    """Which column has the weights; 0, where the names are, for none."""
+    if weights is None:
+        return 0
+    if weights not in columns[1:]:
+        there = f"there are {', '.join(columns[1:])}" if columns[1:] else "it has no names of columns"
+        raise DataError(f"{path} has no column {weights!r} for weights; {there}; or give them in files")
+    return columns.index(weights)
+
+
+def _taken(path: Path, lines: Sequence[_Line], place: int, width: int) -> list[str]:
+    """The fields of one column, which are taken out of the lines."""
+    taken = []
+    for line in lines:
+        if len(line.fields) != width:
+            raise DataError(f"{path}, line {line.number}: {len(line.fields)} columns; {width} were expected")
+        taken.append(line.fields.pop(place))
+    return taken
+
+
+def _word2vec(path: Path, weights: str | None) -> Source:
     """With a first line of count and length, or without, as GloVe writes it."""
+    _place(path, (), weights)
     lines = list(_spaced(path))
     header = lines and len(lines[0].fields) == 2 and all(text.isdecimal() for text in lines[0].fields)
     dim = None
@@ -234,9 +282,11 @@ def _word2vec(path: Path) -> Source:
 # ------------------------------------------------------------------------------------------------------------- arrays
 
 
-def _npz(path: Path) -> Source:
+def _npz(path: Path, weights: str | None) -> Source:
     expected = EXPECTED[".npz"]
     arrays = read_arrays(path, expected)
+    _place(path, ["names", *arrays], weights)
+    also = {} if weights is None else {weights: arrays.pop(weights)}
     if arrays.keys() != {"names", "matrix"}:
         raise DataError(f"{path} holds the arrays {', '.join(arrays) or 'none'}; {expected}")
     names, matrix = arrays["names"], arrays["matrix"]
@@ -248,9 +298,9 @@ def _npz(path: Path) -> Source:
         raise DataError(f"{path}: the matrix has dtype {matrix.dtype}; save it as float32 or float64")
 
     def write(means: Floats) -> Content:
-        return lambda file: write_arrays(file, {"names": names, "matrix": means})
+        return lambda file: write_arrays(file, {"names": names, "matrix": means} | also)
 
-    return _source(path, names.tolist(), matrix, _Counted(len(names)), write)
+    return _source(path, names.tolist(), matrix, _Counted(len(names)), write, also.get(weights or ""))
 
 
 class _Counted(Sequence[str]):
@@ -266,7 +316,7 @@ class _Counted(Sequence[str]):
         return f"row {row}"
 
 
-def _parquet(path: Path) -> Source:
+def _parquet(path: Path, weights: str | None) -> Source:
     """The first column has names; the second has lists of numbers, or all others have one number each."""
     try:
         import pyarrow
@@ -278,13 +328,18 @@ def _parquet(path: Path) -> Source:
         schema, count = file.schema_arrow, file.metadata.num_rows
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise DataError(f"{path} is no parquet file: {str(error).splitlines()[0]}") from None
-    if len(schema) < 2:
-        raise DataError(f"{path} has {len(schema)} columns; {EXPECTED['.parquet']}")
-    listed = len(schema) == 2 and _has_lists(schema.field(1).type, pyarrow)
+    place = _place(path, schema.names, weights)
+    kept = [name for name in schema.names if not place or name != weights]
+    if len(kept) < 2:
+        raise DataError(f"{path} has {len(kept)} columns; {EXPECTED['.parquet']}")
+    listed = len(kept) == 2 and _has_lists(schema.field(kept[1]).type, pyarrow)
     names: list[Any] = []
+    given: list[Any] = []
     matrix: Floats | None = None
     try:
-        for batch in file.iter_batches(BATCH_ROWS):
+        for whole in file.iter_batches(BATCH_ROWS):
+            batch = whole.select(kept) if place else whole
+            given += whole.column(place).to_pylist() if place else []
             rows = _lists(path, batch, len(names)) if listed else _columns(path, batch, len(names), pyarrow)
             if matrix is None:
                 matrix = stored_like(rows, count)
@@ -303,13 +358,18 @@ def _parquet(path: Path) -> Source:
                 for start in range(0, len(names), BATCH_ROWS):
                     part = means[start : start + BATCH_ROWS]
                     columns = [names[start : start + BATCH_ROWS], *([list(part)] if listed else list(part.T))]
+                    if place:
+                        columns.insert(place, given[start : start + BATCH_ROWS])
                     arrays = [pyarrow.array(x, type=each.type) for x, each in zip(columns, schema, strict=True)]
                     writer.write_batch(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
 
         return into
 
-    none = np.zeros((0, 1 if listed else len(schema) - 1))
-    return _source(path, names, none if matrix is None else matrix, _Counted(len(names)), write)
+    none = np.zeros((0, 1 if listed else len(kept) - 1))
+    if None in given:
+        raise DataError(f"{path}, row {given.index(None)}: the weight is missing")
+    table = none if matrix is None else matrix
+    return _source(path, names, table, _Counted(len(names)), write, given if place else None)
 
 
 def _has_lists(kind: Any, pyarrow: Any) -> bool:
@@ -352,7 +412,7 @@ def _columns(path: Path, batch: Any, first: int, pyarrow: Any) -> NDArray[np.flo
 
 BATCH_ROWS: Final = 1 << 13
 """Rows of a Parquet file that are in memory together."""
-READERS: Final[dict[str, Callable[[Path], Source]]] = {
+READERS: Final[dict[str, Callable[[Path, str | None], Source]]] = {
     ".npz": _npz, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".vec": _word2vec, ".txt": _word2vec,
 }  # fmt: skip
 _TEXT: Final = "expected lines of a name and its numbers"

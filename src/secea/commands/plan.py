@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from secea.commands import shell
 from secea.errors import ParamsError
@@ -26,14 +28,20 @@ FLOAT_BYTES: Final = 4
 
 
 @click.command(short_help="Say what a federation would cost.")
-@click.option("--clients", metavar="N", required=True, type=int, help="Number of clients: 2 or more; form paillier: 3.")
 @click.option(
-    "--entities", metavar="N", required=True, type=click.IntRange(min=1), help="Entities of all clients together."
-)
+    "--policy", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="A federation file, in place of all that it says: print its policy as one page, for people who sign it.",
+)  # fmt: skip
+@click.option(
+    "--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="With --policy: write that page as HTML, to be read or printed.",
+)  # fmt: skip
+@click.option("--clients", metavar="N", type=int, help="Number of clients: 2 or more; form paillier: 3.")
+@click.option("--entities", metavar="N", type=click.IntRange(min=1), help="Entities of all clients together.")
 @click.option(
     "--per-client", metavar="N", type=click.IntRange(min=1), help="The most that one client owns.  [all of them]"
 )
-@click.option("--dim", metavar="N", required=True, type=int, help="Length of an embedding.")
+@click.option("--dim", metavar="N", type=int, help="Length of an embedding.")
 @shell.collusion_option
 @click.option(
     "--dropouts", metavar="N", default=0, show_default=True, help="Number of clients that may vanish in a round."
@@ -46,6 +54,12 @@ FLOAT_BYTES: Final = 4
     "--sigma", metavar="N", default=40, show_default=True, help="Statistical security over all rounds, in bits."
 )
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
+@shell.min_owners_option
+@click.option(
+    "--max-weight", metavar="W", type=int, help="Means are weighted, by whole numbers up to W.  [not weighted]"
+)
+@shell.partial_option
+@shell.noise_option
 @shell.form_option
 @click.option(
     "--queries", type=click.Choice(["buckets", "full"]),
@@ -57,8 +71,9 @@ FLOAT_BYTES: Final = 4
     help="Megabits a second that each party's network carries, both ways together.",
 )  # fmt: skip
 @shell.json_option
+@click.pass_context
 def plan(
-    entities: int, per_client: int | None, form: str, queries: str | None, mbit: float, as_json: bool, **params: Any
+    ctx: click.Context, /, policy: Path | None, html: Path | None, mbit: float, as_json: bool, **given: Any
 ) -> None:
     """What a federation would cost, and whom its clients have to trust, before anybody sets it up.
 
@@ -66,12 +81,37 @@ def plan(
     the parties do are timed on this machine, for a second or two, and the plan counts how often each of them comes.
     docs/cli.md has the comparison with real runs.
 
+    With --policy: what a federation file means, in plain words. Who takes part, who learns what under which assumption,
+    what its options change, how exact means are, what it costs, and the fingerprint to compare and sign.
+
     \b
     Examples:
       secea plan --clients 10 --entities 14541 --per-client 8600 --dim 128
       secea plan --clients 5 --entities 1000000 --per-client 200000 --dim 64 --dropouts 1 --mbit 100
-      secea plan --clients 5 --entities 1000 --dim 32 --json
+      secea plan --clients 5 --entities 1000 --dim 32 --min-owners 3 --json
+      secea plan --policy federation.toml                         who learns what, on one page
+      secea plan --policy federation.toml --html policy.html      the same to print and sign
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
+    if policy is not None:
+        if also := [name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
+            raise click.UsageError(f"--policy says it all: leave out --{also[0].replace('_', '-')}")
+        _policy(policy, html, mbit, as_json)
+        return
+    if html is not None:
+        raise click.UsageError("--html needs --policy: the page is about a federation file")
+    for name in ("clients", "entities", "dim"):
+        if given[name] is None:
+            raise click.UsageError(f"--{name} is missing; or give a federation file with --policy")
+    result = _planned(mbit, **given)
+    if as_json:
+        shell.echo_json(result)
+    else:
+        _show(result, shell.console())
+
+
+def _planned(
+    mbit: float, *, entities: int, per_client: int | None, form: str, queries: str | None, **params: Any
+) -> dict[str, Any]:
     own = entities if per_client is None else per_client
     if not own <= entities <= params["clients"] * own:
         raise click.UsageError(
@@ -83,11 +123,26 @@ def plan(
     chosen = form_of(form, queries=queries)
     settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
     with shell.working("measuring this machine"):
-        result = report(settings, chosen, mbit)
+        return report(settings, chosen, mbit)
+
+
+def _policy(path: Path, html: Path | None, mbit: float, as_json: bool) -> None:
+    """Say what a federation file means."""
+    from secea.commands import policy
+    from secea.engines.files import read_session
+
+    session = read_session(path)
+    with shell.working("measuring this machine"):
+        found = report(session.params, session.form, mbit)
+    told = policy.chapters(session, found, path)
+    if html is not None:
+        policy.write(session, told, html)
     if as_json:
-        shell.echo_json(result)
+        shell.echo_json(policy.as_json(session, found, told) | ({"html": str(html)} if html else {}))
+    elif html is not None:
+        click.echo(f"wrote {html}")
     else:
-        _show(result, shell.console())
+        policy.show(session, told, shell.console())
 
 
 def report(params: Params, form: Form, mbit: float) -> dict[str, Any]:
@@ -103,6 +158,8 @@ def report(params: Params, form: Form, mbit: float) -> dict[str, Any]:
         "mbit": mbit,
         **found,
         "unprotected_round_bytes": 2 * params.N * (params.max_entities or 0) * params.dim * FLOAT_BYTES,
+        "accuracy": form.disclosure(params).accuracy,
+        "options_cost": list(_options(params, form, machine, mbit)),
         "choices": [row for each in _choices(params, form) if (row := _brief(each, form, machine, mbit))],
         "projection": _projection(params, form, machine, mbit),
         "cores": machine.cores,
@@ -163,6 +220,17 @@ def _choices(params: Params, form: Form) -> Iterator[Params]:
                 yield replace(params, collusion=collusion, dropouts=dropouts)
 
 
+def _options(params: Params, form: Form, machine: Machine, mbit: float) -> Iterator[dict[str, Any]]:
+    """What minimum owners, weights and so on cost: without any, with each alone, with all. Nothing if none is used."""
+    used = {name: getattr(params, name) for name in params.options}
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(params) if each.name in used}
+    plain = replace(params, **defaults)
+    alone = [{name: value} for name, value in used.items()] if len(used) > 1 else []
+    for some in [{}, *alone, used] if used else []:
+        if row := _brief(replace(plain, **some), form, machine, mbit):
+            yield {"options": some} | row
+
+
 def _brief(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
     """One line of a table; None where precision and security leave no room for it."""
     try:
@@ -187,10 +255,13 @@ def _projection(params: Params, form: Form, machine: Machine, mbit: float) -> di
     clients, entities = FAR["clients"], FAR["entities"]
     own = max(-(-entities // clients), entities * params.max_entities // params.max_union)
     collusion = clients - 1 if params.T == params.N - 1 else max(1, params.T * clients // params.N)
-    far = replace(
-        params, clients=clients, max_union=entities, max_entities=own,
-        collusion=collusion, dropouts=params.dropouts * clients // params.N,
-    )  # fmt: skip
+    try:
+        far = replace(
+            params, clients=clients, max_union=entities, max_entities=own,
+            collusion=collusion, dropouts=params.dropouts * clients // params.N,
+        )  # fmt: skip
+    except ParamsError:  # such weights need more precision with so many clients
+        return None
     return _brief(far, form, machine, mbit)
 
 
@@ -224,9 +295,9 @@ def _show(found: dict[str, Any], console: Console) -> None:
     console.print(
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
         f" dim {params['dim']}; T={params['collusion']}, drop-outs"
-        f" {params['dropouts']}; form {found['form']}",
-        style="bold",
-    )
+        f" {params['dropouts']}; form {found['form']}{_named(found['options_cost'])}",
+        style="bold", soft_wrap=not console.is_terminal,
+    )  # fmt: skip
     for i, line in enumerate(found["trust"]):
         console.print(f"{'' if i else 'trust':<10} {line}", soft_wrap=not console.is_terminal)
     grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
@@ -242,6 +313,9 @@ def _show(found: dict[str, Any], console: Console) -> None:
     console.print(grid)
     for line in _lines(found):
         console.print(line, soft_wrap=not console.is_terminal)
+    if found["options_cost"]:
+        console.print("\nWhat the options cost", style="bold")
+        console.print(_options_table(found["options_cost"]))
     console.print("\nOther choices", style="bold")
     console.print(_table(found["choices"], found["params"]))
     if far := found["projection"]:
@@ -273,10 +347,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"memory     each client {size(memory['client'])} ({size(memory['client_keeps'])} of it between rounds), the"
         f" server {size(memory['server'])}; all in one process {size(memory['one_process'])}"
     )
-    yield (
-        f"precision  a mean is exact to within {params['resolution']:.2g} (max_abs {params['max_abs']:g},"
-        f" {found['precision']} bits)"
-    )
+    for i, line in enumerate(found["accuracy"]):
+        yield f"{'' if i else 'precision':<10} {line}"
     primes = f"{found['primes']} {'prime' if found['primes'] == 1 else 'primes'}"
     if numbers := found["numbers"]:
         yield (
@@ -295,6 +367,28 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"compare    the same rows without protection, as float32, up and down:"
         f" {size(found['unprotected_round_bytes'])} a round"
     )
+
+
+def _named(rows: list[dict[str, Any]]) -> str:
+    """The options that were chosen."""
+    used = rows[-1]["options"] if rows else {}
+    return "".join(f", {name} {value}" for name, value in used.items())
+
+
+def _options_table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in ("", "client sends: a round", "elapsed: a round", "memory", ""):
+        grid.add_column(column, justify="right" if column else "left")
+    for row in rows:
+        this = row is rows[-1]
+        grid.add_row(
+            ", ".join(f"{name}={value}" for name, value in row["options"].items()) or "none of them",
+            size(row["client_sends_in_round"]), duration(row["round_seconds"]), size(row["client_memory"]),
+            "chosen" if this else "", style="bold" if this else "",
+        )  # fmt: skip
+    return grid
 
 
 def _table(rows: list[dict[str, Any]], chosen: dict[str, Any] | None) -> Any:

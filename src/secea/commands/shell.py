@@ -63,6 +63,21 @@ normalize_option = click.option(
     help="How names are made alike before they are compared: steps out of nfc (Unicode forms), strip (blanks at both"
     " ends) and casefold.  [as they are]",
 )  # fmt: skip
+min_owners_option = click.option(
+    "--min-owners",
+    metavar="N",
+    type=int,
+    default=1,
+    show_default=True,
+    help="No mean for an entity of fewer owners: they keep their own rows.",
+)
+partial_option = click.option(
+    "--partial", is_flag=True, help="Rows of weight 0 are left out openly: all see which slots nobody gave."
+)
+noise_option = click.option(
+    "--noise", metavar="X", type=float, default=0.0, show_default=True,
+    help="Standard deviation of noise on the sum of an entity's rows, which all clients add together.",
+)  # fmt: skip
 
 
 def exit_code(error: SecEAError) -> int:

@@ -1,4 +1,4 @@
-"""The files of a party: its identity key (PEM), and the federation file with the public agreement (JSON)."""
+"""The files of a party: its identity key (PEM), and the federation file with the public agreement (TOML, or JSON)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from secea.atomic import replace_files
+from secea.engines.agreement import as_toml, from_toml
 from secea.errors import ParamsError
 from secea.forms import NAMES, form_of, options_of
 from secea.params import Params
@@ -119,15 +120,25 @@ def _number(name: str, text: str) -> Any:
 
 
 def write_session(session: Session, path: Path | str) -> None:
-    """Write the federation file: all that the parties agree on. Nothing in it is secret."""
+    """Write the federation file: all that the parties agree on. Nothing in it is secret.
+
+    It is TOML, or JSON where the name ends in .json.
+    """
+    text = f"{session_json(session)}\n" if Path(path).suffix.lower() == ".json" else session_toml(session)
     try:
-        replace_files({Path(path): f"{session_json(session)}\n".encode()})
+        replace_files({Path(path): text.encode()})
     except OSError as error:
         raise ParamsError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def session_toml(session: Session) -> str:
+    """The content of the federation file, with a word on each line."""
+    keys = (session.roster.server, *session.roster.clients)
+    return as_toml(session, {key: key_fingerprint(key) for key in keys})
+
+
 def session_json(session: Session) -> str:
-    """The content of the federation file."""
+    """The same for programs."""
     text = {
         "secea": 1,
         "params": asdict(session.params),
@@ -144,10 +155,10 @@ def session_json(session: Session) -> str:
 
 
 def read_session(path: Path | str) -> Session:
-    """Read the federation file. Refuses one whose fingerprint does not match its contents."""
+    """Read the federation file, TOML or JSON. Refuses one whose fingerprint does not match its contents."""
     data = _read(path)
     try:
-        text = json.loads(data)
+        text = json.loads(data) if data.lstrip().startswith(b"{") else from_toml(data)
         roster = Roster(
             tuple(bytes.fromhex(client["key"]) for client in text["clients"]),
             bytes.fromhex(text["server"]),
@@ -158,13 +169,18 @@ def read_session(path: Path | str) -> Session:
         session = Session(Params(**text["params"]), roster, form_of(form, **options)) if form in NAMES else None
         fingerprint = text["fingerprint"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ParamsError(f"{path} is no federation file: {error}; make one with `secea roster`") from None
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ParamsError(f"{path} is no federation file: {what}; make one with `secea roster`") from None
     if session is None:
         raise ParamsError(
             f"{path} is for the form {form!r}, which this version does not have: make a new one with `secea roster`"
         )
     if fingerprint != session.fingerprint:
-        raise ParamsError(f"{path} was changed: its contents have the fingerprint {session.fingerprint}")
+        raise ParamsError(
+            f"{path} was changed after it was made: take the file that all parties compared, or let all compare a new"
+            f" one of `secea roster`; it says {fingerprint!r}, and its contents have the fingerprint"
+            f" {session.fingerprint}"
+        )
     return session
 
 

@@ -1,7 +1,7 @@
 """A party's own machine, described by its own operator in one TOML file. No other party has a say in it.
 
     name = "hospital-b"                  # who this is in the federation file; the server has no name
-    federation = "federation.json"       # what all parties agreed on
+    federation = "federation.toml"       # what all parties agreed on
     identity = "identity.pem"            # this party's private key
     state = "state"                      # a directory for what has to survive a crash
     log = "audit.jsonl"                  # optional

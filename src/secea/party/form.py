@@ -18,6 +18,7 @@ import numpy as np
 from secea.arithmetic.fixedpoint import Floats
 from secea.errors import ProtocolError
 from secea.params import Params
+from secea.party.disclosure import Disclosure
 from secea.party.phases import Agreement, Route, Row, begun
 from secea.table import Name, Table, TableLike
 from secea.wire.keys import Identity, Roster
@@ -451,6 +452,10 @@ class Form(Protocol):
 
     def trust(self, params: Params) -> tuple[str, ...]:
         """Sentences for people who plan a federation: who may conspire with whom, and what the form relies on."""
+        ...
+
+    def disclosure(self, params: Params) -> Disclosure:
+        """Who learns what, under which assumption, for people who sign it."""
         ...
 
     def ticks(self, params: Params, names: int) -> int:

@@ -26,6 +26,11 @@ def page(groups: Sequence[Group]) -> str:
         body = [_header(groups[0], "h1"), *sections(groups[0])]
     else:
         body = [_comparison(groups), *(_chapter(group) for group in groups)]
+    return document(title, body)
+
+
+def document(title: str, body: Content) -> str:
+    """A page that loads nothing, in the style of them all."""
     style = files("secea.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",

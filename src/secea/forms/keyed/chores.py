@@ -115,6 +115,7 @@ class Desk:
 
     def label(self, name: str, *of: object) -> str:
         """The name of a chore, with all that its time depends on."""
+        of = (*of, *self.params.options)
         return f"{name}, {self.slots} x {self.width} modulo {self.ring.primes}{''.join(f', {each}' for each in of)}"
 
     # ------------------------------------------------------------------------------------------------------- a round

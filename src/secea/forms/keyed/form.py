@@ -22,6 +22,7 @@ from secea.wire.randomness import SEED_BYTES, Entropy
 
 if TYPE_CHECKING:
     from secea.forms.keyed.handover import Handover
+    from secea.party.disclosure import Disclosure
     from secea.party.session import Session
 
 
@@ -137,7 +138,10 @@ class Keyed(FormDefaults):
     """The keyed form and its options."""
 
     min_participants: int | None = None
-    """Clients do not take part with fewer participants. None: T + 2, or 2 if everybody else may conspire."""
+    """Clients do not take part with fewer participants. None: T + 2, or 2 if everybody else may conspire.
+
+    With drop-outs: N - D.
+    """
     max_new_entities: int | None = None
     """The most new names of a client in each later epoch. None: the larger of 16 and a tenth of max_entities."""
     max_updates: int = 16
@@ -380,6 +384,12 @@ class Keyed(FormDefaults):
         """Who may conspire with whom, whether a deviating server is covered, and who is needed for new names."""
         return planning.trust(self, params)
 
+    def disclosure(self, params: Params) -> Disclosure:
+        """Who learns what, and what options change, for people who sign it."""
+        from secea.forms.keyed.disclosure import disclosure
+
+        return disclosure(self, params)
+
     def ticks(self, params: Params, names: int) -> int:
         """Points that holders answer, and that clients check and unblind."""
         return planning.ticks(self, params, names)
@@ -391,12 +401,12 @@ class Keyed(FormDefaults):
         return chores(self, params, entities)
 
     def idle(self, params: Params, clients: int) -> tuple[Keyed, Params]:
-        """One entity each, of length 1, and mask keys for a few rounds."""
+        """One entity each, of length 1, no options, and mask keys for a few rounds."""
         few = replace(
             params, clients=clients, collusion=1, dropouts=min(1, params.dropouts), dim=1, precision=16,
-            max_entities=1, max_union=clients,
+            max_entities=1, max_union=clients, min_owners=1, max_weight=None, partial=False, noise=0.0,
         )  # fmt: skip
-        return replace(self, batch=4), few
+        return replace(self, batch=4, min_participants=None), few
 
     def facts(self, params: Params) -> dict[str, int]:
         """The number of primes, sigma', and how numbers are encoded, filled and hidden by noise."""

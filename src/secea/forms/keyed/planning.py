@@ -33,17 +33,25 @@ def trust(form: Keyed, params: Params) -> tuple[str, ...]:
         " client accept a wrong mean (2D + T < N holds)."
         if covered
         else "A server that deviates from the protocol is not covered: 2D + T < N does not hold; it would with"
-        f" {_cure(N, T, D)}.",
-        f"New names need {'both' if N == 2 else f'all {N}'} clients to be there."
-        if T == N - 1
-        else f"New names need {T + 1} of {N} clients to answer, and {form.signatures(params)} to confirm the lists;"
-        f" the first set-up needs all {N}.",
+        f" {cure(N, T, D)}.",
+        needed(form, params),
     ]
     if N == 2:
         lines.append(
             "Two clients learn which entities they have in common, and each other's rows of these, by subtraction."
         )
     return tuple(lines)
+
+
+def needed(form: Keyed, params: Params) -> str:
+    """Who must be there for new names."""
+    N, T = params.clients, params.T
+    if T == N - 1:
+        return f"New names need {'both' if N == 2 else f'all {N}'} clients to be there."
+    return (
+        f"New names need {T + 1} of {N} clients to answer, and {form.signatures(params)} to confirm the lists;"
+        f" the first set-up needs all {N}."
+    )
 
 
 def ticks(form: Keyed, params: Params, names: int) -> int:
@@ -97,7 +105,7 @@ def products(form: Keyed, params: Params, entities: int) -> tuple[int, int]:
     return points * (params.T + 4), (upload + entities * columns + (N + W) * shared + spread + least) * n.ring.size
 
 
-def _cure(N: int, T: int, D: int) -> str:
+def cure(N: int, T: int, D: int) -> str:
     """What would make 2D + T < N hold."""
     most = (N - 1 - T) // 2
     fewer = f"dropouts of at most {most}" if most else "no drop-outs"

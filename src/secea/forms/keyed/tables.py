@@ -26,6 +26,8 @@ from secea.wire.keys import Identity, Mac, expand
 
 WEIGHT_BITS: Final = 32
 """Bits below the point of a blurred weight."""
+HALF: Final = 0.5 + 2.0**-26
+"""How far a blurred weight is off, at most."""
 EXACT: Final = 52
 """The bits below the leading one that a product of float64 numbers has."""
 
@@ -188,3 +190,18 @@ class Tables:
         there = result.there & (rows >= 0)
         filled[rows[there]] = result.matrix[there]
         return filled
+
+
+def weighing_error(params: Params, weights: Sequence[int], distance: float) -> float:
+    """How far a weighted mean may be off, for owners of these weights (docs/protocol-keyed.md, K11).
+
+    `distance` is the largest one between a row that counts and the mean, in any column. Let u be the blurred weights,
+    and c the number of owners. The means of u*x and of u are off by less than a resolution each, so their quotient is
+    off by twice that times (max_weight + 1) * c / sum(u); a third one covers the rows' own fill and the noise in the
+    divisor. The blur moves the mean by sum((u - w) * (x - mean)) / sum(u).
+    """
+    assert params.max_weight is not None
+    count = sum(weight > 0 for weight in weights)
+    least = sum(weights) - HALF * count
+    first = 3 * params.resolution * (params.max_weight + 1) * len(weights) / least
+    return first + HALF * count * distance / least

@@ -28,6 +28,7 @@ from secea.wire.randomness import Entropy
 if TYPE_CHECKING:
     from secea.forms.paillier.client import PaillierClient
     from secea.forms.paillier.server import PaillierServer
+    from secea.party.disclosure import Disclosure
     from secea.party.session import Session
 
 QUERIES: Final = ("buckets", "full")
@@ -279,6 +280,12 @@ class Paillier(FormDefaults):
     def trust(self, params: Params) -> tuple[str, ...]:
         """Who may conspire with whom."""
         return planning.trust(params)
+
+    def disclosure(self, params: Params) -> Disclosure:
+        """Who learns what, for people who sign it."""
+        from secea.forms.paillier.disclosure import disclosure
+
+        return disclosure(params)
 
     def ticks(self, params: Params, names: int) -> int:
         """Nothing in the set-up takes long."""
