@@ -172,6 +172,11 @@ class Keyed(FormDefaults):
         resolved = replace(params, collusion=T)
         if not 2 <= self.fewest(resolved) <= N:
             raise ParamsError(f"min_participants must be {span(2, N)}, got {self.min_participants}")
+        if params.noise and self.fewest(resolved) < N - D:
+            raise ParamsError(
+                f"noise needs min_participants of {N - D} or more, got {self.min_participants}: with fewer clients"
+                " there would be less noise than agreed on"
+            )
         if self.max_updates < 0 or (self.max_new_entities or 0) < 0:
             raise ParamsError("max_updates and max_new_entities cannot be negative")
         if resolved.bounded:
@@ -199,7 +204,7 @@ class Keyed(FormDefaults):
             return self.threshold(params)
         if self.min_participants is not None:
             return self.min_participants
-        if params.dropouts:
+        if params.dropouts or params.noise:  # N-D-T honest ones of them add the noise that is promised
             return self.threshold(params)
         return 2 if T == N - 1 else min(N, T + 2)
 
