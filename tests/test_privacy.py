@@ -345,7 +345,7 @@ def test_the_honest_noise_alone_is_as_large_as_agreed_on() -> None:
 
         inner._spread = kept
     fed.round([np_table(own, 32) for own in names], vanish={4: "upload"})
-    numbers: Any = fed.clients[0].part.numbers  # type: ignore[attr-defined]  # the keyed form's
+    numbers: Any = fed.clients[0].part.numbers
     read = {n: numbers.ring.join(z, math.ldexp(1.0 / numbers.C, -numbers.f), 0) for n, z in parts.items()}
     for n in range(4):
         varies(read[n], noise**2 / honest(params))

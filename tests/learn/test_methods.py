@@ -31,6 +31,14 @@ def some(seed: int, clients: int, entities: int, dim: int) -> tuple[list[Matrix]
     return ids, [rng.normal(size=(len(own), dim)).astype(np.float64) for own in ids]
 
 
+def secure(names: list[Any], dim: int, collusion: int | None = None, rounds: int = 3, **options: Any) -> Secure:
+    weights, progress = options.pop("weights", None), options.pop("progress", None)
+    if weights is not None:
+        options["max_weight"] = max(int(own.max(initial=1)) for own in weights)
+    params = methods.params_of(names, dim, collusion=collusion, rounds=rounds, max_abs=methods.MAX_ABS, **options)
+    return Secure(names, params, weights=weights, progress=progress)
+
+
 def mean_by_hand(ids: list[Matrix], tables: list[Matrix], entity: int) -> Matrix:
     rows = [t[list(own).index(entity)].astype(np.float64) for own, t in zip(ids, tables, strict=True) if entity in own]
     mean: Matrix = np.mean(rows, axis=0)
@@ -55,25 +63,25 @@ def test_secure_means_are_the_plain_ones_to_the_resolution_in_every_round(seed: 
     ids, tables = some(seed, clients, 12, 9)
     if clients > 2:
         ids[2], tables[2] = ids[2][:0], tables[2][:0]  # someone has nothing
-    secure, plain = Secure([own.tolist() for own in ids], 9, rounds=3), Mean(ids, common=False)
-    assert secure.params.collusion == clients - 1, "all others may conspire"
+    protected_, plain = secure([own.tolist() for own in ids], 9), Mean(ids, common=False)
+    assert protected_.params.collusion == clients - 1, "all others may conspire"
     for trained in (True, False, False):
-        protected, open_ = secure.aggregate(tables), plain.aggregate(tables)
+        protected, open_ = protected_.aggregate(tables), plain.aggregate(tables)
         for a, b in zip(protected, open_, strict=True):
             assert a.dtype == np.float64
-            np.testing.assert_allclose(a, b, rtol=0, atol=secure.params.resolution)
+            np.testing.assert_allclose(a, b, rtol=0, atol=protected_.params.resolution)
         tables = [table + np.float64(0.1) for table in open_] if trained else protected
 
 
 def test_rows_that_nobody_trained_on_have_next_to_no_fill() -> None:
     names = [[*range(40)] for _ in range(5)]
     params = methods.params_of(names, 16, collusion=None, rounds=3, max_abs=methods.MAX_ABS)
-    secure, rows = Secure(names, 16, rounds=3), first_rows(names[0], 16, 0.1, 0, "entity")
+    method, rows = secure(names, 16), first_rows(names[0], 16, 0.1, 0, "entity")
     for _ in range(3):
         bits, steps = grid_of_rows(rows, *grid_of(rows, rows.dtype))
         fill = np.maximum(2.0 ** (np.frexp(np.abs(rows))[1] - 1 - bits[:, None]), steps[:, None])
         assert fill.max() < params.resolution / 64
-        rows = secure.aggregate([rows] * 5)[0]
+        rows = method.aggregate([rows] * 5)[0]
 
 
 @pytest.mark.parametrize("clients", [2, 3, 6, 10, 12, 16, 17, 30])
@@ -99,23 +107,23 @@ def test_means_are_as_fine_as_an_element_of_8_bytes_allows_up_to_16_clients(clie
 )
 def test_embeddings_out_of_range_are_an_error_that_says_what_to_do(value: float, error: str) -> None:
     ids, tables = some(0, 3, 6, 2)
-    secure = Secure([own.tolist() for own in ids], 2, rounds=2)
+    method = secure([own.tolist() for own in ids], 2)
     before = [table.copy() for table in tables]
     tables[2][0, 1] = value
     with pytest.raises(TableError, match=error):
-        secure.aggregate(tables)
-    for a, b in zip(secure.aggregate(before), Mean(ids, common=False).aggregate(before), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=secure.params.resolution)
+        method.aggregate(tables)
+    for a, b in zip(method.aggregate(before), Mean(ids, common=False).aggregate(before), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=method.params.resolution)
 
 
 def test_the_record_of_a_round_adds_up() -> None:
     ids, tables = some(1, 5, 40, 16)
-    secure = Secure([own.tolist() for own in ids], 16, collusion=2, rounds=1)
-    hops = secure._federation.traffic
+    method = secure([own.tolist() for own in ids], 16, collusion=2)
+    hops = method._federation.traffic
     for begun in (0, len(hops)):  # the set-up, then a round
         if begun:
-            secure.aggregate(tables)
-        record, mine = secure.record, hops[begun:]
+            method.aggregate(tables)
+        record, mine = method.record, hops[begun:]
         assert {kind for kind, size in record["bytes"].items() if size} == {hop.kind for hop in mine}
         assert sum(record["bytes"].values()) == sum(hop.size for hop in mine)
         assert record["server_bytes"] == sum(hop.size for hop in mine if hop.sender == "server")
@@ -127,13 +135,13 @@ def test_the_record_of_a_round_adds_up() -> None:
 
 def test_every_message_is_counted_as_sealed_and_as_opened() -> None:
     ids, tables = some(1, 3, 40, 16)
-    secure = Secure([own.tolist() for own in ids], 16, rounds=1)
-    hops, seals = len(secure._federation.traffic), len(secure._federation.sealed)
-    secure._federation.round(
+    method = secure([own.tolist() for own in ids], 16)
+    hops, seals = len(method._federation.traffic), len(method._federation.sealed)
+    method._federation.round(
         [Table.trusted(tuple(own.tolist()), table) for own, table in zip(ids, tables, strict=True)]
     )
-    sealed = secure._federation.sealed[seals:]
-    mine = secure._federation.traffic[hops:]
+    sealed = method._federation.sealed[seals:]
+    mine = method._federation.traffic[hops:]
     spared = sum(hop.kind == "means" for hop in mine) * 2 // 3  # it is sealed once for all three
     assert spared
     assert Counter("server" if who == SERVER else "clients" for who, _ in sealed) == {
@@ -144,7 +152,7 @@ def test_every_message_is_counted_as_sealed_and_as_opened() -> None:
 
 def test_the_set_up_tells_how_far_it_is() -> None:
     told: list[tuple[int, int]] = []
-    Secure([["a", "b"], ["b"], ["c"]], 2, rounds=1, progress=lambda done, total: told.append((done, total)))
+    secure([["a", "b"], ["b"], ["c"]], 2, progress=lambda done, total: told.append((done, total)))
     (total,) = {total for _, total in told}
     assert max(told) == (total, total)
 

@@ -212,7 +212,7 @@ def test_data_that_came_split_is_not_split_again(tmp_path: Path, source: Path) -
 
 
 def test_noise_is_the_same_for_all_methods_and_the_epsilon_is_told(tmp_path: Path, source: Path) -> None:
-    dp = {"epsilon": 50.0, "delta": 1e-5, "clip": 0.1}
+    dp = {"epsilon": 50.0, "delta": 1e-5, "clip": 0.1, "shared": False}
     result = finished(tmp_path / "run", source, methods=("local", "secea", "plain"), dp=dp)
     silent = finished(tmp_path / "quiet", source, methods=("local", "plain"))
     assert result["epsilon"] == pytest.approx(50.0, rel=0.02)
@@ -228,11 +228,11 @@ def test_noise_is_the_same_for_all_methods_and_the_epsilon_is_told(tmp_path: Pat
 
 
 def test_strong_noise_widens_the_range_of_the_secure_means(tmp_path: Path, source: Path) -> None:
-    dp = {"epsilon": 0.5, "delta": 1e-5, "clip": 1.0}
+    dp = {"epsilon": 0.5, "delta": 1e-5, "clip": 1.0, "shared": False}
     run = a_run(tmp_path / "run", [source], methods=("secea", "plain"), dp=dp)
     result = run.go(quiet)
     with np.load(tmp_path / "run/embeddings/plain/client 0.npz") as final:
-        assert methods.MAX_ABS < np.abs(final["matrix"]).max() < run.max_abs
+        assert methods.MAX_ABS < np.abs(final["matrix"]).max() < run.params.max_abs
     assert result["methods"]["secea"]["mrr"] == pytest.approx(result["methods"]["plain"]["mrr"], abs=2e-3)
 
 
