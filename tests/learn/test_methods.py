@@ -18,7 +18,7 @@ from secea.arithmetic.grid import grid_of, grid_of_rows
 from secea.errors import SERVER, ParamsError, TableError
 from secea.forms import DEFAULT, form_of
 from secea.learn import methods
-from secea.learn.learner import first_rows
+from secea.learn.learner import first_rows, touched
 from secea.learn.methods import Mean, Secure
 from secea.table import Table
 
@@ -190,3 +190,93 @@ def test_two_clients_are_told_what_they_learn_of_each_other(tmp_path: Path) -> N
     result = run.go(lambda _method, _round: None)
     assert any("each other's rows of these, by subtraction" in message for message in result["messages"])
     assert result["methods"]["secea"] == pytest.approx(result["methods"]["plain"], abs=2e-3)
+
+
+# ------------------------------------------------------------------------------------ minimum owners, weights, noise
+
+
+def weighted_by_hand(ids: list[Matrix], tables: list[Matrix], weights: list[Matrix], entity: int) -> Matrix | None:
+    own = [(list(i).index(entity), n) for n, i in enumerate(ids) if entity in i]
+    total = sum(weights[n][row] for row, n in own)
+    mean: Matrix = sum(weights[n][row] * tables[n][row] for row, n in own) / total if total else None
+    return mean
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), clients=st.integers(2, 6), entities=st.integers(1, 9), least=st.integers(1, 4),
+    common=st.booleans(),
+)  # fmt: skip
+def test_plain_means_are_weighted_and_need_the_minimum_of_owners(
+    seed: int, clients: int, entities: int, least: int, common: bool
+) -> None:
+    ids, tables = some(seed, clients, entities, 3)
+    rng = np.random.default_rng([seed, 1])
+    weights = [rng.integers(0, 4, len(own)) for own in ids]
+    method = Mean(ids, common=common, min_owners=least, weights=weights)
+    means = method.aggregate(tables)
+    for n, own in enumerate(ids):
+        for row, entity in enumerate(own):
+            owners = sum(entity in other for other in ids)
+            truth = weighted_by_hand(ids, tables, weights, entity)
+            there = truth is not None and owners >= (clients if common else least)
+            assert method.there[n][row] == there
+            np.testing.assert_allclose(means[n][row], truth if there else tables[n][row], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_secure_means_are_the_plain_ones_with_a_minimum_of_owners_and_weights(seed: int, weighted: bool) -> None:
+    ids, tables = some(seed, 5, 30, 6)
+    rng = np.random.default_rng([seed, 2])
+    weights = [rng.integers(0, 40, len(own)) for own in ids] if weighted else None
+    names = [own.tolist() for own in ids]
+    method, plain = (
+        secure(names, 6, min_owners=3, weights=weights),
+        Mean(ids, common=False, min_owners=3, weights=weights),
+    )
+    protected, open_ = method.aggregate(tables), plain.aggregate(tables)
+    owners = np.bincount(np.concatenate(ids))
+    assert method.below_minimum == [int((owners[own] < 3).sum()) for own in ids]
+    assert sum(method.below_minimum) > 0
+    for n, own in enumerate(ids):
+        assert np.array_equal(method.there[n], plain.there[n])
+        assert np.array_equal(protected[n][~method.there[n]], tables[n][~method.there[n]])
+        for row in np.flatnonzero(method.there[n]):
+            within = _blurred(ids, tables, weights, own[row], open_[n][row]) + 100 * method.params.resolution
+            assert (np.abs(protected[n][row] - open_[n][row]) <= within).all()
+
+
+def _blurred(
+    ids: list[Matrix], tables: list[Matrix], weights: list[Matrix] | None, entity: int, mean: Matrix
+) -> Matrix:
+    """How far a mean may be off because each weight is taken half a unit more or less."""
+    if weights is None:
+        return np.zeros_like(mean)
+    own = [(list(i).index(entity), n) for n, i in enumerate(ids) if entity in i]
+    off: Matrix = sum(0.5 * (weights[n][row] > 0) * np.abs(tables[n][row] - mean) for row, n in own)
+    least = sum(max(0.0, weights[n][row] - 0.5) for row, n in own)
+    return off / least
+
+
+def test_weights_are_how_many_examples_touch_an_entity() -> None:
+    ids = np.array([2, 5, 7, 9])
+    assert touched(ids, np.array([[2, 5], [5, 5], [9, 2], [5, 2]])).tolist() == [3, 3, 0, 1]
+    assert touched(ids, np.array([[2.0], [9.0], [9.0]])).tolist() == [1, 0, 0, 2]
+    assert touched(ids, np.zeros((0, 2))).tolist() == [0] * 4
+
+
+def test_weights_beyond_the_least_precision_raise_it() -> None:
+    names = [["a", "b"]] * 5
+    weights = [np.array([1, 200_000])] * 5
+    method = secure(names, 2, weights=weights)
+    assert method.params.max_weight == 200_000
+    assert methods.check(("secea",), 5, None, max_weight=200_000) == []
+    tables = [np.full((2, 2), float(n)) for n in range(5)]
+    np.testing.assert_allclose(method.aggregate(tables)[0][1], 2.0, atol=1e-4)
+
+
+def test_noise_on_sums_is_divided_by_the_owners() -> None:
+    ids, rows = [np.arange(4), np.arange(4), np.arange(2)], np.zeros((4, 3))
+    method = Mean(ids, common=False, noise=lambda shape: np.full(shape, 6.0))
+    means = method.aggregate([rows, rows, rows[:2]])
+    assert means[0][:, 0].tolist() == [2.0, 2.0, 3.0, 3.0]
