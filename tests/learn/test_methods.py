@@ -198,8 +198,7 @@ def test_two_clients_are_told_what_they_learn_of_each_other(tmp_path: Path) -> N
 def weighted_by_hand(ids: list[Matrix], tables: list[Matrix], weights: list[Matrix], entity: int) -> Matrix | None:
     own = [(list(i).index(entity), n) for n, i in enumerate(ids) if entity in i]
     total = sum(weights[n][row] for row, n in own)
-    mean: Matrix = sum(weights[n][row] * tables[n][row] for row, n in own) / total if total else None
-    return mean
+    return np.asarray(sum(weights[n][row] * tables[n][row] for row, n in own) / total) if total else None
 
 
 @given(
@@ -220,7 +219,7 @@ def test_plain_means_are_weighted_and_need_the_minimum_of_owners(
             truth = weighted_by_hand(ids, tables, weights, entity)
             there = truth is not None and owners >= (clients if common else least)
             assert method.there[n][row] == there
-            np.testing.assert_allclose(means[n][row], truth if there else tables[n][row], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(means[n][row], np.asarray(truth if there else tables[n][row]), 1e-9, 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -230,10 +229,8 @@ def test_secure_means_are_the_plain_ones_with_a_minimum_of_owners_and_weights(se
     rng = np.random.default_rng([seed, 2])
     weights = [rng.integers(0, 40, len(own)) for own in ids] if weighted else None
     names = [own.tolist() for own in ids]
-    method, plain = (
-        secure(names, 6, min_owners=3, weights=weights),
-        Mean(ids, common=False, min_owners=3, weights=weights),
-    )
+    method = secure(names, 6, min_owners=3, weights=weights)
+    plain = Mean(ids, common=False, min_owners=3, weights=weights)
     protected, open_ = method.aggregate(tables), plain.aggregate(tables)
     owners = np.bincount(np.concatenate(ids))
     assert method.below_minimum == [int((owners[own] < 3).sum()) for own in ids]
@@ -253,9 +250,9 @@ def _blurred(
     if weights is None:
         return np.zeros_like(mean)
     own = [(list(i).index(entity), n) for n, i in enumerate(ids) if entity in i]
-    off: Matrix = sum(0.5 * (weights[n][row] > 0) * np.abs(tables[n][row] - mean) for row, n in own)
+    off = sum(0.5 * (weights[n][row] > 0) * np.abs(tables[n][row] - mean) for row, n in own)
     least = sum(max(0.0, weights[n][row] - 0.5) for row, n in own)
-    return off / least
+    return np.asarray(off / least)
 
 
 def test_weights_are_how_many_examples_touch_an_entity() -> None:

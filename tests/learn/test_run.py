@@ -248,11 +248,11 @@ def test_what_has_no_mean_goes_on_as_it_was_trained_and_changes_are_counted_from
     below = [owners[own] < 4 for own in run.task.ids]
     assert result["sharing"]["below_minimum"] == dict(zip(run.clients, map(int, map(sum, below)), strict=True))
     assert any(each.any() for each in below)
-    for at, (round, public, own) in enumerate(seen):
+    for at, (number, public, own) in enumerate(seen):
         n = at % 4
-        assert round == 1 + at // 4
+        assert number == 1 + at // 4
         assert np.array_equal(public[below[n]], first[n][below[n]]), "nothing of the client's data is taken for public"
-        if round == 3 and below[n].any():
+        if number == 3 and below[n].any():
             assert np.abs(own[below[n]] - first[n][below[n]]).max() > 0.01, "it has learned"
     with np.load(tmp_path / "run/embeddings/plain/client 0.npz") as final:
         kept = final["matrix"][below[0]]
