@@ -249,7 +249,8 @@ def assumptions(params: Params, clip: float | None = None) -> tuple[str, ...]:
         f" smaller the more owners there are: {total:.3g} for one, {total / N:.3g} for {N}.",
         f"Every client clips its own rows: they {reach}. Nobody can check that for another client. Who does not clip"
         " harms its own privacy alone.",
-        f"Every attempt at a round counts as one, and clients refuse more than the {params.rounds} agreed on.",
+        f"Every attempt at a round counts as one, and clients refuse more than the {params.rounds} agreed on."
+        " A new session counts anew: what it spends comes on top.",
         "Which entities a client has, and whether an entity has too few owners, is not covered by the noise.",
     )
 

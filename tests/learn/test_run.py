@@ -433,3 +433,38 @@ def test_a_full_disk_leaves_a_folder_to_go_on_with(
     assert ran.exit_code == 4
     assert f"continue with: secea train --resume {tmp_path / 'run'}" in ran.output
     assert "local.npz: no space left on device; make room" in ran.output
+
+
+def test_options_of_the_means_on_the_command_line(tmp_path: Path, source: Path) -> None:
+    words = ("kg", "--data", str(source), "--clients", "4", "--rounds", "2", "--dim", "8", "--methods", "secea,plain")
+    ran = invoke(*words, "--min-owners", "3", "--weights", "--dp-epsilon", "8", "--out", str(tmp_path / "run"))
+    assert ran.exit_code == 0, ran.output
+    said = " ".join(ran.output.split())
+    for part in (
+        "weights: training examples that touch an entity, 0 to ", "minimum: 3 owners; entities below it, without a",
+        "privacy: epsilon 8 at delta 1e-05 for one row of one client, its weight taken as known", "for a client's",
+    ):  # fmt: skip
+        assert part in said, part
+    shared = (*words, "--collusion", "1", "--dp-epsilon", "8", "--dp-shared", "--out", str(tmp_path / "shared"))
+    ran = invoke(*shared)
+    assert ran.exit_code == 0, ran.output
+    assert "At least 3 of 4 clients are honest" in " ".join(ran.output.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        (("--dp-shared",), "say how much with --dp-epsilon"),
+        (("--min-owners", "5"), "min_owners must be from 1 to 4 for 4 clients, got 5"),
+        (("--dp-shared", "--dp-epsilon", "8", "--weights"), "noise does not go together with partial or max_weight"),
+    ],
+)
+@pytest.mark.parametrize("method", ["secea", "plain"])
+def test_options_that_do_not_go_together_are_refused_before_anything_is_written(
+    tmp_path: Path, source: Path, more: tuple[str, ...], error: str, method: str
+) -> None:
+    words = ("kg", "--data", str(source), "--clients", "4", "--methods", method, "--out", str(tmp_path / "run"))
+    ran = invoke(*words, *more)
+    assert ran.exit_code != 0
+    assert error in " ".join(ran.output.split())
+    assert not (tmp_path / "run").exists()
