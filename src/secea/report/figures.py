@@ -53,9 +53,9 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.1f}{GAP}%" if size < 3 else f"{share * 100:,.0f}{GAP}%"
 
 
-def epsilon_words(value: float | None) -> str:
-    """An epsilon: three figures, or all of a large one."""
-    return DASH if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+def three_figures(value: float | None) -> str:
+    """An epsilon, or noise: three figures, or all of a large one."""
+    return DASH if value is None else f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def seconds(value: float | None) -> str:

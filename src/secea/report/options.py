@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secea.report.blocks import numbers, section, table
-from secea.report.figures import DASH, epsilon_words, number, percent
+from secea.report.figures import DASH, number, percent, three_figures
 from secea.report.markup import Markup, tag
 from secea.report.runs import Group, as_object
 from secea.report.runs import shown as setting
@@ -46,17 +46,17 @@ def privacy(group: Group) -> Markup | None:
     if epsilon is None:
         return None
     lead = (
-        f"Epsilon {epsilon_words(epsilon)} at delta {setting(about.get('delta'))} for {about.get('unit')}, all rounds"
+        f"Epsilon {three_figures(epsilon)} at delta {setting(about.get('delta'))} for {about.get('unit')}, all rounds"
         f" together. Changes are clipped to {setting(about.get('clip'))}; noise of deviation"
-        f" {setting(number(about.get('noise')))} on each coordinate comes from {about.get('noise_of')}. A client's"
-        " whole table costs more: many rows at once."
+        f" {three_figures(number(about.get('noise')))} on each coordinate comes from {about.get('noise_of')}."
+        " A client's whole table costs more: many rows at once."
     )
     rounds = about.get("rounds")
     listed = [each for each in rounds if isinstance(each, list) and len(each) == 3] if isinstance(rounds, list) else []
-    rows = [[f"{setting(r)}", epsilon_words(number(row)), epsilon_words(number(client))] for r, row, client in listed]
+    rows = [[f"{setting(r)}", three_figures(number(row)), three_figures(number(client))] for r, row, client in listed]
     most = number(about.get("rows")) or 0
     by_round = table(["rounds", "a row", f"a client of {most:,.0f} rows"], rows) if rows else None
-    clients = [[client, epsilon_words(number(each))] for client, each in as_object(about.get("clients")).items()]
+    clients = [[client, three_figures(number(each))] for client, each in as_object(about.get("clients")).items()]
     each = numbers(["client", "epsilon of its whole table"], clients, "Client by client") if clients else None
     trusted = about.get("trusted")
     words = trusted if isinstance(trusted, list) else []

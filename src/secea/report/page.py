@@ -10,7 +10,7 @@ import secea
 from secea.report import charts
 from secea.report.blocks import section, table
 from secea.report.charts import Line, for_widths
-from secea.report.figures import DASH, epsilon_words, metric_name, number, percent, score, seconds, size
+from secea.report.figures import DASH, metric_name, number, percent, score, seconds, size, three_figures
 from secea.report.markup import Content, Markup, tag, text
 from secea.report.runs import Group, Spread, as_object, differing, shown
 from secea.report.sections import SLOTS, lines, method_name, sections, spread
@@ -167,8 +167,8 @@ def _options(groups: Sequence[Group], *, same: bool) -> list[list[Content]]:
     asked: dict[str, list[str]] = {
         "entities below the minimum, all clients": [f"{each:,}" if each else DASH for each in below],
         "what weights gained": [_gain(group, groups) if same else DASH for group in groups],
-        "epsilon of a row": [epsilon_words(number((group.first.result or {}).get("epsilon"))) for group in groups],
-        "epsilon of a client": [epsilon_words(number(each.get("epsilon_table"))) for each in privacy],
+        "epsilon of a row": [three_figures(number((group.first.result or {}).get("epsilon"))) for group in groups],
+        "epsilon of a client": [three_figures(number(each.get("epsilon_table"))) for each in privacy],
     }
     return [[name, *cells] for name, cells in asked.items() if any(cell != DASH for cell in cells)]
 
