@@ -25,7 +25,7 @@ from rich.table import Table as Grid
 
 from secea.engines.federation import Progress
 from secea.learn.config import resolved
-from secea.learn.methods import METHODS, Matrix, Mean, Method, params_of
+from secea.learn.methods import METHODS, Matrix, Mean, Method
 from secea.learn.run import Run
 from secea.learn.show import bars
 
@@ -58,6 +58,7 @@ class Shaken:
 
     def __init__(self, ids: Sequence[Any], resolution: float, draw: int) -> None:
         self._mean, self._ids, self._rng = Mean(ids, common=False), ids, np.random.default_rng(draw)
+        self.there = self._mean.there
         self._union, self._half = int(max(own[-1] for own in ids)) + 1, 0.85 * resolution / len(ids)
 
     def aggregate(self, tables: Sequence[Matrix]) -> list[Matrix]:
@@ -74,13 +75,8 @@ class ShakenRun(Run):
 
     def _aggregation(self, name: str, begun: int, progress: Progress | None) -> Method | None:
         assert name == "plain"
-        names = [[self.data.entities[i] for i in own] for own in self.task.ids]
-        config = self.config
-        params = params_of(
-            names, self.task.width, collusion=config.collusion, rounds=config.rounds, max_abs=self.max_abs
-        )
-        print(f"{config.data}: precision {params.precision}, resolution {params.resolution:.3g}")
-        return Shaken(self.task.ids, params.resolution, self.draw)
+        print(f"{self.config.data}: precision {self.params.precision}, resolution {self.params.resolution:.3g}")
+        return Shaken(self.task.ids, self.params.resolution, self.draw)
 
 
 def finished(

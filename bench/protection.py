@@ -78,10 +78,9 @@ def _trained(run: Run, rounds: int, tick: Tick) -> dict[str, list[Timing]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # clients train side by side
     learners = [run.task.learner(n) for n in range(len(run.clients))]
-    names = [[run.data.entities[i] for i in own] for own in run.task.ids]
     tick("set-up")
     with hashed_names():
-        method = Secure(names, run.task.width, rounds=run.config.rounds, max_abs=run.max_abs)
+        method = Secure(run.names, run.params)
     method.aggregate([each.table() for each in learners])  # its memory is touched for the first time
     found: dict[str, list[Timing]] = {"training": [], "protection": []}
     try:

@@ -96,7 +96,7 @@ def system_randomness(tree: ast.Module) -> Iterator[ast.AST]:
 
 ENTROPY: Final = {
     "party/client.py", "party/server.py", "wire/keys.py", "arithmetic/paillier.py", "engines/federation.py",
-    "engines/store.py", "demo/guide.py", "oracles/paillier.py", "learn/privacy.py", "testing.py",
+    "engines/store.py", "demo/guide.py", "oracles/paillier.py", "privacy.py", "learn/noise.py", "testing.py",
 }  # fmt: skip
 """Modules that name the default source; all but demo and oracle only as the default of an argument."""
 

@@ -18,7 +18,7 @@ from secea.arithmetic.grid import grid_of, grid_of_rows
 from secea.errors import SERVER, ParamsError, TableError
 from secea.forms import DEFAULT, form_of
 from secea.learn import methods
-from secea.learn.learner import first_rows
+from secea.learn.learner import first_rows, touched
 from secea.learn.methods import Mean, Secure
 from secea.table import Table
 
@@ -29,6 +29,14 @@ def some(seed: int, clients: int, entities: int, dim: int) -> tuple[list[Matrix]
     rng = np.random.default_rng(seed)
     ids = [np.flatnonzero(rng.random(entities) < 0.6) for _ in range(clients)]
     return ids, [rng.normal(size=(len(own), dim)).astype(np.float64) for own in ids]
+
+
+def secure(names: list[Any], dim: int, collusion: int | None = None, rounds: int = 3, **options: Any) -> Secure:
+    weights, progress = options.pop("weights", None), options.pop("progress", None)
+    if weights is not None:
+        options["max_weight"] = max(int(own.max(initial=1)) for own in weights)
+    params = methods.params_of(names, dim, collusion=collusion, rounds=rounds, max_abs=methods.MAX_ABS, **options)
+    return Secure(names, params, weights=weights, progress=progress)
 
 
 def mean_by_hand(ids: list[Matrix], tables: list[Matrix], entity: int) -> Matrix:
@@ -55,25 +63,25 @@ def test_secure_means_are_the_plain_ones_to_the_resolution_in_every_round(seed: 
     ids, tables = some(seed, clients, 12, 9)
     if clients > 2:
         ids[2], tables[2] = ids[2][:0], tables[2][:0]  # someone has nothing
-    secure, plain = Secure([own.tolist() for own in ids], 9, rounds=3), Mean(ids, common=False)
-    assert secure.params.collusion == clients - 1, "all others may conspire"
+    protected_, plain = secure([own.tolist() for own in ids], 9), Mean(ids, common=False)
+    assert protected_.params.collusion == clients - 1, "all others may conspire"
     for trained in (True, False, False):
-        protected, open_ = secure.aggregate(tables), plain.aggregate(tables)
+        protected, open_ = protected_.aggregate(tables), plain.aggregate(tables)
         for a, b in zip(protected, open_, strict=True):
             assert a.dtype == np.float64
-            np.testing.assert_allclose(a, b, rtol=0, atol=secure.params.resolution)
+            np.testing.assert_allclose(a, b, rtol=0, atol=protected_.params.resolution)
         tables = [table + np.float64(0.1) for table in open_] if trained else protected
 
 
 def test_rows_that_nobody_trained_on_have_next_to_no_fill() -> None:
     names = [[*range(40)] for _ in range(5)]
     params = methods.params_of(names, 16, collusion=None, rounds=3, max_abs=methods.MAX_ABS)
-    secure, rows = Secure(names, 16, rounds=3), first_rows(names[0], 16, 0.1, 0, "entity")
+    method, rows = secure(names, 16), first_rows(names[0], 16, 0.1, 0, "entity")
     for _ in range(3):
         bits, steps = grid_of_rows(rows, *grid_of(rows, rows.dtype))
         fill = np.maximum(2.0 ** (np.frexp(np.abs(rows))[1] - 1 - bits[:, None]), steps[:, None])
         assert fill.max() < params.resolution / 64
-        rows = secure.aggregate([rows] * 5)[0]
+        rows = method.aggregate([rows] * 5)[0]
 
 
 @pytest.mark.parametrize("clients", [2, 3, 6, 10, 12, 16, 17, 30])
@@ -99,23 +107,23 @@ def test_means_are_as_fine_as_an_element_of_8_bytes_allows_up_to_16_clients(clie
 )
 def test_embeddings_out_of_range_are_an_error_that_says_what_to_do(value: float, error: str) -> None:
     ids, tables = some(0, 3, 6, 2)
-    secure = Secure([own.tolist() for own in ids], 2, rounds=2)
+    method = secure([own.tolist() for own in ids], 2)
     before = [table.copy() for table in tables]
     tables[2][0, 1] = value
     with pytest.raises(TableError, match=error):
-        secure.aggregate(tables)
-    for a, b in zip(secure.aggregate(before), Mean(ids, common=False).aggregate(before), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=secure.params.resolution)
+        method.aggregate(tables)
+    for a, b in zip(method.aggregate(before), Mean(ids, common=False).aggregate(before), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=method.params.resolution)
 
 
 def test_the_record_of_a_round_adds_up() -> None:
     ids, tables = some(1, 5, 40, 16)
-    secure = Secure([own.tolist() for own in ids], 16, collusion=2, rounds=1)
-    hops = secure._federation.traffic
+    method = secure([own.tolist() for own in ids], 16, collusion=2)
+    hops = method._federation.traffic
     for begun in (0, len(hops)):  # the set-up, then a round
         if begun:
-            secure.aggregate(tables)
-        record, mine = secure.record, hops[begun:]
+            method.aggregate(tables)
+        record, mine = method.record, hops[begun:]
         assert {kind for kind, size in record["bytes"].items() if size} == {hop.kind for hop in mine}
         assert sum(record["bytes"].values()) == sum(hop.size for hop in mine)
         assert record["server_bytes"] == sum(hop.size for hop in mine if hop.sender == "server")
@@ -127,13 +135,13 @@ def test_the_record_of_a_round_adds_up() -> None:
 
 def test_every_message_is_counted_as_sealed_and_as_opened() -> None:
     ids, tables = some(1, 3, 40, 16)
-    secure = Secure([own.tolist() for own in ids], 16, rounds=1)
-    hops, seals = len(secure._federation.traffic), len(secure._federation.sealed)
-    secure._federation.round(
+    method = secure([own.tolist() for own in ids], 16)
+    hops, seals = len(method._federation.traffic), len(method._federation.sealed)
+    method._federation.round(
         [Table.trusted(tuple(own.tolist()), table) for own, table in zip(ids, tables, strict=True)]
     )
-    sealed = secure._federation.sealed[seals:]
-    mine = secure._federation.traffic[hops:]
+    sealed = method._federation.sealed[seals:]
+    mine = method._federation.traffic[hops:]
     spared = sum(hop.kind == "means" for hop in mine) * 2 // 3  # it is sealed once for all three
     assert spared
     assert Counter("server" if who == SERVER else "clients" for who, _ in sealed) == {
@@ -144,7 +152,7 @@ def test_every_message_is_counted_as_sealed_and_as_opened() -> None:
 
 def test_the_set_up_tells_how_far_it_is() -> None:
     told: list[tuple[int, int]] = []
-    Secure([["a", "b"], ["b"], ["c"]], 2, rounds=1, progress=lambda done, total: told.append((done, total)))
+    secure([["a", "b"], ["b"], ["c"]], 2, progress=lambda done, total: told.append((done, total)))
     (total,) = {total for _, total in told}
     assert max(told) == (total, total)
 
@@ -182,3 +190,90 @@ def test_two_clients_are_told_what_they_learn_of_each_other(tmp_path: Path) -> N
     result = run.go(lambda _method, _round: None)
     assert any("each other's rows of these, by subtraction" in message for message in result["messages"])
     assert result["methods"]["secea"] == pytest.approx(result["methods"]["plain"], abs=2e-3)
+
+
+# ------------------------------------------------------------------------------------ minimum owners, weights, noise
+
+
+def weighted_by_hand(ids: list[Matrix], tables: list[Matrix], weights: list[Matrix], entity: int) -> Matrix | None:
+    own = [(list(i).index(entity), n) for n, i in enumerate(ids) if entity in i]
+    total = sum(weights[n][row] for row, n in own)
+    return np.asarray(sum(weights[n][row] * tables[n][row] for row, n in own) / total) if total else None
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), clients=st.integers(2, 6), entities=st.integers(1, 9), least=st.integers(1, 4),
+    common=st.booleans(),
+)  # fmt: skip
+def test_plain_means_are_weighted_and_need_the_minimum_of_owners(
+    seed: int, clients: int, entities: int, least: int, common: bool
+) -> None:
+    ids, tables = some(seed, clients, entities, 3)
+    rng = np.random.default_rng([seed, 1])
+    weights = [rng.integers(0, 4, len(own)) for own in ids]
+    method = Mean(ids, common=common, min_owners=least, weights=weights)
+    means = method.aggregate(tables)
+    for n, own in enumerate(ids):
+        for row, entity in enumerate(own):
+            owners = sum(entity in other for other in ids)
+            truth = weighted_by_hand(ids, tables, weights, entity)
+            there = truth is not None and owners >= (clients if common else least)
+            assert method.there[n][row] == there
+            np.testing.assert_allclose(means[n][row], np.asarray(truth if there else tables[n][row]), 1e-9, 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_secure_means_are_the_plain_ones_with_a_minimum_of_owners_and_weights(seed: int, weighted: bool) -> None:
+    ids, tables = some(seed, 5, 30, 6)
+    rng = np.random.default_rng([seed, 2])
+    weights = [rng.integers(0, 40, len(own)) for own in ids] if weighted else None
+    names = [own.tolist() for own in ids]
+    method = secure(names, 6, min_owners=3, weights=weights)
+    plain = Mean(ids, common=False, min_owners=3, weights=weights)
+    protected, open_ = method.aggregate(tables), plain.aggregate(tables)
+    owners = np.bincount(np.concatenate(ids))
+    assert method.below_minimum == [int((owners[own] < 3).sum()) for own in ids]
+    assert sum(method.below_minimum) > 0
+    for n, own in enumerate(ids):
+        assert np.array_equal(method.there[n], plain.there[n])
+        assert np.array_equal(protected[n][~method.there[n]], tables[n][~method.there[n]])
+        for row in np.flatnonzero(method.there[n]):
+            within = _blurred(ids, tables, weights, own[row], open_[n][row]) + 100 * method.params.resolution
+            assert (np.abs(protected[n][row] - open_[n][row]) <= within).all()
+
+
+def _blurred(
+    ids: list[Matrix], tables: list[Matrix], weights: list[Matrix] | None, entity: int, mean: Matrix
+) -> Matrix:
+    """How far a mean may be off because each weight is taken half a unit more or less."""
+    if weights is None:
+        return np.zeros_like(mean)
+    own = [(list(i).index(entity), n) for n, i in enumerate(ids) if entity in i]
+    off = sum(0.5 * (weights[n][row] > 0) * np.abs(tables[n][row] - mean) for row, n in own)
+    least = sum(max(0.0, weights[n][row] - 0.5) for row, n in own)
+    return np.asarray(off / least)
+
+
+def test_weights_are_how_many_examples_touch_an_entity() -> None:
+    ids = np.array([2, 5, 7, 9])
+    assert touched(ids, np.array([[2, 5], [5, 5], [9, 2], [5, 2]])).tolist() == [3, 3, 0, 1]
+    assert touched(ids, np.array([[2.0], [9.0], [9.0]])).tolist() == [1, 0, 0, 2]
+    assert touched(ids, np.zeros((0, 2))).tolist() == [0] * 4
+
+
+def test_weights_beyond_the_least_precision_raise_it() -> None:
+    names = [["a", "b"]] * 5
+    weights = [np.array([1, 200_000])] * 5
+    method = secure(names, 2, weights=weights)
+    assert method.params.max_weight == 200_000
+    assert methods.check(("secea",), 5, None, max_weight=200_000) == []
+    tables = [np.full((2, 2), float(n)) for n in range(5)]
+    np.testing.assert_allclose(method.aggregate(tables)[0][1], 2.0, atol=1e-4)
+
+
+def test_noise_on_sums_is_divided_by_the_owners() -> None:
+    ids, rows = [np.arange(4), np.arange(4), np.arange(2)], np.zeros((4, 3))
+    method = Mean(ids, common=False, noise=lambda shape: np.full(shape, 6.0))
+    means = method.aggregate([rows, rows, rows[:2]])
+    assert means[0][:, 0].tolist() == [2.0, 2.0, 3.0, 3.0]

@@ -20,6 +20,7 @@ from secea.errors import DataError, ParamsError
 from secea.learn import methods, show
 from secea.learn.folder import Folder
 from secea.learn.methods import METHODS
+from secea.learn.noise import Noise
 from secea.learn.run import Run
 
 
@@ -212,7 +213,7 @@ def test_data_that_came_split_is_not_split_again(tmp_path: Path, source: Path) -
 
 
 def test_noise_is_the_same_for_all_methods_and_the_epsilon_is_told(tmp_path: Path, source: Path) -> None:
-    dp = {"epsilon": 50.0, "delta": 1e-5, "clip": 0.1}
+    dp = {"epsilon": 50.0, "delta": 1e-5, "clip": 0.1, "shared": False}
     result = finished(tmp_path / "run", source, methods=("local", "secea", "plain"), dp=dp)
     silent = finished(tmp_path / "quiet", source, methods=("local", "plain"))
     assert result["epsilon"] == pytest.approx(50.0, rel=0.02)
@@ -227,12 +228,102 @@ def test_noise_is_the_same_for_all_methods_and_the_epsilon_is_told(tmp_path: Pat
     assert not list((tmp_path / "run").rglob("*.key"))
 
 
+def test_what_has_no_mean_goes_on_as_it_was_trained_and_changes_are_counted_from_what_others_know(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row below the minimum keeps what the client learned, without noise; what it uploads stays near a public row."""
+    dp = {"epsilon": 8.0, "delta": 1e-5, "clip": 1e-3, "shared": False}
+    seen: list[tuple[Any, Any, Any]] = []
+    leaving = Noise.leaving
+
+    def watched(self: Noise, public: Any, own: Any, client: int, round: int) -> Any:
+        seen.append((round, public.copy(), own.copy()))
+        return leaving(self, public, own, client, round)
+
+    monkeypatch.setattr(Noise, "leaving", watched)
+    run = a_run(tmp_path / "run", [source], methods=("plain",), dp=dp, min_owners=4, clients=4, share=0.3)
+    first = [run.task.learner(n).table() for n in range(4)]
+    result = run.go(quiet)
+    owners = np.bincount(np.concatenate(run.task.ids))
+    below = [owners[own] < 4 for own in run.task.ids]
+    assert result["sharing"]["below_minimum"] == dict(zip(run.clients, map(int, map(sum, below)), strict=True))
+    assert any(each.any() for each in below)
+    for at, (number, public, own) in enumerate(seen):
+        n = at % 4
+        assert number == 1 + at // 4
+        assert np.array_equal(public[below[n]], first[n][below[n]]), "nothing of the client's data is taken for public"
+        if number == 3 and below[n].any():
+            assert np.abs(own[below[n]] - first[n][below[n]]).max() > 0.01, "it has learned"
+    with np.load(tmp_path / "run/embeddings/plain/client 0.npz") as final:
+        kept = final["matrix"][below[0]]
+    assert np.array_equal(kept, seen[8][2][below[0]].astype(np.float32)), "no noise on what was not shared"
+
+
+def test_a_run_with_noise_that_was_killed_goes_on_from_the_same_public_rows(tmp_path: Path, source: Path) -> None:
+    dp = {"epsilon": 8.0, "delta": 1e-5, "clip": 0.01, "shared": False}
+    run = a_run(tmp_path / "run", [source], methods=("plain",), dp=dp, min_owners=4, share=0.3)
+
+    def kill(method: str, round: int) -> None:
+        if round == 2:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run.go(kill)
+    saved = Folder(tmp_path / "run").saved("plain")
+    assert saved is not None
+    below = np.bincount(np.concatenate(run.task.ids))[run.task.ids[0]] < 4
+    state = saved[1][0]
+    assert np.array_equal(state["public"][~below], state["shared"][~below])
+    assert not np.array_equal(state["public"][below], state["shared"][below])
+    shutil.copytree(tmp_path / "run", tmp_path / "again")
+    finals = []
+    for folder in ("run", "again"):
+        Run.resume(tmp_path / folder).go(quiet)
+        with np.load(tmp_path / folder / "embeddings/plain/client 0.npz") as final:
+            finals.append(final["matrix"])
+    assert np.array_equal(*finals)
+
+
+def test_with_all_options_secea_is_plain_and_the_result_says_what_was_asked_for(tmp_path: Path, source: Path) -> None:
+    dp = {"epsilon": 200.0, "delta": 1e-5, "clip": 0.05, "shared": False}
+    asked = {"methods": ("secea", "plain"), "min_owners": 3, "weights": True}
+    bare = finished(tmp_path / "bare", source, **asked)
+    result = finished(tmp_path / "run", source, dp=dp, **asked)
+    for each in (bare, result):
+        # Weights are blurred by half a unit (K11): of a few dozen examples that is a hundredth of a row.
+        assert each["methods"]["secea"]["mrr"] == pytest.approx(each["methods"]["plain"]["mrr"], abs=0.05)
+        assert each["sharing"]["weights"]
+        assert each["sharing"]["min_owners"] == 3
+        assert each["sharing"]["max_weight"] > 10
+        assert set(each["sharing"]["below_minimum"]) == {f"client {n}" for n in range(4)}
+    assert bare["epsilon"] is None
+    about = result["privacy"]
+    assert about["unit"] == "one row of one client, its weight taken as known"
+    assert about["rounds"][-1] == [3, result["epsilon"], about["epsilon_table"]]
+    assert [r for r, _, _ in about["rounds"]] == [1, 2, 3]
+    assert sorted(about["rounds"]) == about["rounds"], "epsilon grows from round to round"
+    assert max(about["clients"].values()) == about["epsilon_table"]
+
+
+def test_noise_of_all_together_is_told_with_who_must_be_trusted(tmp_path: Path, source: Path) -> None:
+    dp = {"epsilon": 50.0, "delta": 1e-5, "clip": 0.05, "shared": True}
+    run = a_run(tmp_path / "run", [source], methods=("secea", "plain"), dp=dp, collusion=1, rounds=2)
+    result = run.go(quiet)
+    assert result["epsilon"] == pytest.approx(50.0, rel=0.02)
+    assert result["privacy"]["noise_of"] == "all clients together, on every sum"
+    assert "all but 1 are honest" in result["privacy"]["trusted"][0]
+    alone = finished(tmp_path / "alone", source, methods=("plain",), dp=dp | {"shared": False}, rounds=2)
+    assert result["privacy"]["noise"] == pytest.approx(alone["privacy"]["noise"] * (4 / 3) ** 0.5, rel=0.01)
+    with pytest.raises(ParamsError, match="noise does not go together with partial or max_weight"):
+        a_run(tmp_path / "both", [source], methods=("plain",), dp=dp, weights=True)
+
+
 def test_strong_noise_widens_the_range_of_the_secure_means(tmp_path: Path, source: Path) -> None:
-    dp = {"epsilon": 0.5, "delta": 1e-5, "clip": 1.0}
+    dp = {"epsilon": 0.5, "delta": 1e-5, "clip": 1.0, "shared": False}
     run = a_run(tmp_path / "run", [source], methods=("secea", "plain"), dp=dp)
     result = run.go(quiet)
     with np.load(tmp_path / "run/embeddings/plain/client 0.npz") as final:
-        assert methods.MAX_ABS < np.abs(final["matrix"]).max() < run.max_abs
+        assert methods.MAX_ABS < np.abs(final["matrix"]).max() < run.params.max_abs
     assert result["methods"]["secea"]["mrr"] == pytest.approx(result["methods"]["plain"]["mrr"], abs=2e-3)
 
 
@@ -342,3 +433,38 @@ def test_a_full_disk_leaves_a_folder_to_go_on_with(
     assert ran.exit_code == 4
     assert f"continue with: secea train --resume {tmp_path / 'run'}" in ran.output
     assert "local.npz: no space left on device; make room" in ran.output
+
+
+def test_options_of_the_means_on_the_command_line(tmp_path: Path, source: Path) -> None:
+    words = ("kg", "--data", str(source), "--clients", "4", "--rounds", "2", "--dim", "8", "--methods", "secea,plain")
+    ran = invoke(*words, "--min-owners", "3", "--weights", "--dp-epsilon", "8", "--out", str(tmp_path / "run"))
+    assert ran.exit_code == 0, ran.output
+    said = " ".join(ran.output.split())
+    for part in (
+        "weights: training examples that touch an entity, 0 to ", "minimum: 3 owners; entities below it, without a",
+        "privacy: epsilon 8 at delta 1e-05 for one row of one client, its weight taken as known", "for a client's",
+    ):  # fmt: skip
+        assert part in said, part
+    shared = (*words, "--collusion", "1", "--dp-epsilon", "8", "--dp-shared", "--out", str(tmp_path / "shared"))
+    ran = invoke(*shared)
+    assert ran.exit_code == 0, ran.output
+    assert "all but 1 are honest" in " ".join(ran.output.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        (("--dp-shared",), "say how much with --dp-epsilon"),
+        (("--min-owners", "5"), "min_owners must be from 1 to 4 for 4 clients, got 5"),
+        (("--dp-shared", "--dp-epsilon", "8", "--weights"), "noise does not go together with partial or max_weight"),
+    ],
+)
+@pytest.mark.parametrize("method", ["secea", "plain"])
+def test_options_that_do_not_go_together_are_refused_before_anything_is_written(
+    tmp_path: Path, source: Path, more: tuple[str, ...], error: str, method: str
+) -> None:
+    words = ("kg", "--data", str(source), "--clients", "4", "--methods", method, "--out", str(tmp_path / "run"))
+    ran = invoke(*words, *more)
+    assert ran.exit_code != 0
+    assert error in " ".join(ran.output.split())
+    assert not (tmp_path / "run").exists()

@@ -79,9 +79,27 @@ def make_run(
                 "seconds_per_round": 0.105, "share_of_training": 0.08, "setup_seconds": 0.62,
                 "round_bytes": sum(ROUND.values()), "setup_bytes": sum(SETUP.values()),
             },
-            "epsilon": None, "messages": ["client 3 has no test triples: its metrics are left out"], "run": str(folder),
+            **asked_for(settings, clients), "messages": ["client 3 has no test triples: its metrics are left out"],
+            "run": str(folder),
         })  # fmt: skip
     return folder
+
+
+def asked_for(settings: dict[str, Any], clients: int) -> dict[str, Any]:
+    """What a run says of minimum, weights and noise, if its settings have them."""
+    sharing: dict[str, Any] = {"min_owners": settings.get("min_owners", 1), "weights": settings.get("weights", False)}
+    if sharing["weights"]:
+        sharing["max_weight"] = 812
+    if sharing["min_owners"] > 1:
+        sharing["below_minimum"] = {f"client {n}": 10 + n for n in range(clients)}
+    if settings["dp"] is None:
+        return {"sharing": sharing, "epsilon": None}
+    privacy = {
+        "delta": 1e-05, "clip": 0.1, "noise": 0.57, "unit": "one row of one client", "epsilon_table": 1534.2,
+        "rows": 66, "noise_of": "each client, on its own rows", "clients": {"client 0": 1534.2, "client 1": 20.5},
+        "rounds": [[1, 1.2, 14.5], [40, settings["dp"]["epsilon"], 1534.2]], "trusted": ["At least 3 are honest."],
+    }  # fmt: skip
+    return {"sharing": sharing, "epsilon": settings["dp"]["epsilon"], "privacy": privacy}
 
 
 def _metrics(

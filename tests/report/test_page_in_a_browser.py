@@ -56,22 +56,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run; several seeds and another model; a run with names and settings that mean harm."""
+    """One run; several seeds and another model; options; a run with names and settings that mean harm."""
     folder = tmp_path_factory.mktemp("runs")
     seeds = [make_run(folder / f"seed {seed}", seed=seed) for seed in range(3)]
     other = make_run(folder / "rotate", model="rotate", shift=0.05, clients=40, rounds=300)
+    options: dict[str, Any] = {"min_owners": 3, "weights": True, "dp": {"epsilon": 8.0, "clip": 0.1}}
+    asked = make_run(folder / "asked", **options)
     hostile = make_run(
         folder / "hostile", names=[f"{HOSTILE} {i}" for i in range(135)], data=HOSTILE, methods=("secea", HOSTILE)
     )
     return {
         "one run": write(seeds[:1])[0],
         "several runs": write([*seeds, other], folder / "several.html")[0],
+        "options": write([seeds[0], asked], folder / "options.html")[0],
         "hostile names": write([hostile])[0],
         "unfinished": write([make_run(folder / "half", finished=False)])[0],
     }
 
 
-@pytest.mark.parametrize("kind", ["one run", "several runs", "hostile names", "unfinished"])
+@pytest.mark.parametrize("kind", ["one run", "several runs", "options", "hostile names", "unfinished"])
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (800, True), (390, False), (320, True)])
 def test_a_page_is_all_in_the_window_and_nothing_overlaps(
     browser: Browser, pages: dict[str, Path], kind: str, width: int, dark: bool

@@ -107,7 +107,47 @@ def test_seeds_of_one_configuration_are_taken_together_and_others_stand_beside_t
     assert "clients 8 12" in together, "whatever else differs stands below"
     same_model = [make_run(tmp_path / f"lr {lr}", lr=lr, dp={"epsilon": 1 / lr}) for lr in (0.5, 0.25)]
     labels = [group.label for group in grouped([read(folder) for folder in same_model])]
-    assert labels == ["dp epsilon 2.0", "dp epsilon 4.0"]
+    assert labels == ["epsilon 2", "epsilon 4"]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"min_owners": 3}, {"min_owners": 3, "weights": True},
+    {"min_owners": 3, "weights": True, "dp": {"epsilon": 8.0, "clip": 0.1}},
+]  # fmt: skip
+
+
+def test_options_of_the_means_are_called_by_words_and_compared(tmp_path: Path) -> None:
+    bare = {"min_owners": 1, "weights": False, "dp": None}
+    runs = [make_run(tmp_path / str(n), **(bare | options)) for n, options in enumerate(OPTIONS)]
+    for folder, value in zip(runs, (0.7, 0.65, 0.668, 0.1), strict=True):
+        finals(folder, secea=value, plain=value)
+    labels = [group.label for group in grouped([read(folder) for folder in runs])]
+    few = "3 owners or more"
+    assert labels == ["no options", few, f"{few}, weighted", f"{few}, weighted, epsilon 8"]
+    words = words_of(*runs)
+    assert "what weights gained \N{EN DASH} \N{EN DASH} +0.018 (secea) \N{EN DASH}" in words
+    assert "entities below the minimum, all clients \N{EN DASH} 108 108 108" in words
+    assert "epsilon of a row \N{EN DASH} \N{EN DASH} \N{EN DASH} 8" in words
+    assert "epsilon of a client \N{EN DASH} \N{EN DASH} \N{EN DASH} 1,534" in words
+
+
+def test_runs_that_differ_only_within_their_noise_are_told_apart(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / str(clip), dp={"epsilon": 8.0, "clip": clip}) for clip in (0.1, 0.5)]
+    labels = [group.label for group in grouped([read(folder) for folder in runs])]
+    assert labels == ["dp epsilon 8, clip 0.1", "dp epsilon 8, clip 0.5"]
+
+
+def test_a_run_says_which_means_it_had_and_what_its_noise_is_worth(tmp_path: Path) -> None:
+    words = words_of(make_run(tmp_path / "run", **OPTIONS[3]))
+    for said in (
+        "at most 812 times", "no mean for entities with fewer than 3 owners", "client 7 17",
+        "Epsilon 8 at delta 1e-05 for one row of one client, all rounds together", "1 1.2 14.5", "40 8 1,534",
+        "At least 3 are honest.",
+    ):  # fmt: skip
+        assert said in words, said
+    bare = words_of(make_run(tmp_path / "bare"))
+    assert "Which means" not in bare
+    assert "Differential privacy" not in bare
 
 
 def test_a_run_that_is_not_finished_is_reported_as_such(tmp_path: Path) -> None:
@@ -225,7 +265,9 @@ junk = st.recursive(
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = make_run(tmp_path_factory.mktemp("runs") / "run", rounds=2, clients=4, methods=("local", "secea"))
+    options: dict[str, Any] = {"min_owners": 3, "weights": True, "dp": {"epsilon": 8.0}}
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run = make_run(folder, rounds=2, clients=4, methods=("local", "secea"), **options)
     (run / "embeddings").rename(run / "no embeddings")
     return run
 

@@ -85,6 +85,14 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="Spellings that are one entity: steps out of nfc, strip, casefold.  [as they are]",
         ),
         click.option(
+            "--min-owners", metavar="N", type=POSITIVE, default=1, show_default=True,
+            help="No means for entities that fewer clients own: each keeps its own row.",
+        ),
+        click.option(
+            "--weights", is_flag=True,
+            help="Weight a row by how many training examples of its client touch the entity.",
+        ),
+        click.option(
             "--every", metavar="N", type=POSITIVE, default=5, show_default=True, help="Evaluate every N rounds."
         ),
         click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1, ..."),
@@ -98,6 +106,10 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--dp-clip", metavar="X", type=ABOVE_ZERO, default=0.1, show_default=True,
             help="Each row's change in a round is clipped to this norm.",
+        ),
+        click.option(
+            "--dp-shared", is_flag=True,
+            help="All clients make the noise together. It takes less; --collusion says how many need not be honest.",
         ),
         click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [runs/TASK-DATA-TIME]"),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else."),
@@ -169,6 +181,7 @@ def kg(**options: Any) -> None:
       secea train kg --data fb15k237_r10.npz --norm 1 --dim 128 --negatives 256 --lr 0.001 \\
           --batch 512 --margin 10 --rounds 200 --device cuda        FedE's settings
       secea train kg --dp-epsilon 8 --methods local,plain,secea
+      secea train kg --min-owners 3 --weights
     """  # noqa: D301
     _begin("kg", options)
 
@@ -216,8 +229,10 @@ def social(**options: Any) -> None:
 def _begin(task: str, options: dict[str, Any]) -> None:
     as_json, out = options.pop("as_json"), options.pop("out")
     sources = options.pop("data")
-    epsilon, delta, clip = (options.pop(f"dp_{name}") for name in ("epsilon", "delta", "clip"))
-    dp = None if epsilon is None else {"epsilon": epsilon, "delta": delta, "clip": clip}
+    dp = {name: options.pop(f"dp_{name}") for name in ("epsilon", "delta", "clip", "shared")}
+    if dp["epsilon"] is None and dp["shared"]:
+        raise click.UsageError("--dp-shared says how noise is made: say how much with --dp-epsilon")
+    options["dp"] = None if dp["epsilon"] is None else dp
     methods = None
     if options["methods"] is not None:
         methods = tuple(name.strip() for name in options["methods"].split(","))
@@ -228,7 +243,7 @@ def _begin(task: str, options: dict[str, Any]) -> None:
         from secea.learn.config import resolved
         from secea.learn.run import Run
 
-        config = resolved(task, sources, **(options | {"methods": methods, "dp": dp}))
+        config = resolved(task, sources, **(options | {"methods": methods}))
         name = f"{task}-{config.data.replace(' ', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
         return Run.begin(out or Path("runs") / name, config)
 

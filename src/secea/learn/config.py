@@ -52,8 +52,12 @@ class Config:
     """The range of embeddings in `secea`. None: what training needs, see `Run.max_abs`."""
     every: int = 5
     device: str = "cpu"
-    dp: dict[str, float] | None = None
-    """epsilon, delta and clip."""
+    min_owners: int = 1
+    """No mean for entities of fewer clients: each keeps its own row."""
+    weights: bool = False
+    """Means are weighted by how many training examples of a client touch the entity."""
+    dp: dict[str, Any] | None = None
+    """epsilon, delta and clip; and shared: whether all clients make the noise together."""
     normalize: tuple[str, ...] = ()
     """The steps of `Params.normalize`: which spellings in the data are one entity."""
 

@@ -32,6 +32,13 @@ def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what
     return (2.0 * uniform - 1.0) * spread
 
 
+def touched(ids: NDArray[np.int64], ends: NDArray[Any]) -> NDArray[np.int64]:
+    """How many examples touch each of these entities; `ends` has the entities of an example in a row."""
+    first, *others = ends.astype(np.int64).T
+    each = np.concatenate([first, *(other[other != first] for other in others)])
+    return np.bincount(np.searchsorted(ids, each), minlength=len(ids))
+
+
 def generator(device: torch.device, *of: object) -> torch.Generator:
     """The randomness of training: the same for every method, another one for each client and round."""
     seed = hashlib.blake2b("\n".join(map(str, of)).encode(), digest_size=8).digest()

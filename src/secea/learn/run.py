@@ -19,19 +19,23 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from secea.engines.federation import Progress
 from secea.errors import DataError, ParamsError
 from secea.learn import config as settings
 from secea.learn import data as files
-from secea.learn import methods, privacy, splits
+from secea.learn import methods, splits
 from secea.learn.config import Config
-from secea.learn.folder import Folder
+from secea.learn.folder import Folder, State
 from secea.learn.kg import Knowledge
-from secea.learn.learner import Learner, Score, Task, Training
+from secea.learn.learner import Learner, Score, Task, Training, touched
 from secea.learn.models import MODELS, Dot, TransE
+from secea.learn.noise import Noise, new_key
 from secea.learn.recommend import Recommendation
 from secea.learn.social import Links
+from secea.params import Params
+from secea.table import Name
 
 Watch = Callable[[str, int], None]
 """Called with the method and the round that is done."""
@@ -40,8 +44,6 @@ Seconds = defaultdict[str, float]
 CLIENTS: Final = 8
 """Where neither the user nor the data says how many."""
 SHARING: Final = ("common", "secea", "plain")
-FARTHEST: Final = 8
-"""No noise exceeds this many standard deviations."""
 
 
 class Run:
@@ -55,8 +57,11 @@ class Run:
             config.task, data, split, clients=number, seed=config.seed, share=config.share, core=config.core
         )
         self.clients, self.parts = dealt.clients, dealt.parts
-        warned = methods.check(config.methods, len(self.clients), config.collusion, config.max_abs or methods.MAX_ABS)
         self.data, self.task = data, _task(config, data, dealt)
+        options = self.options | ({"noise": 1.0} if config.dp and config.dp["shared"] else {})
+        warned = methods.check(
+            config.methods, len(self.clients), config.collusion, config.max_abs or methods.MAX_ABS, **options
+        )
         self.split = split
         self.messages = [*dealt.messages, *self.task.messages(), *warned]
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, len(self.clients)))
@@ -99,6 +104,22 @@ class Run:
             "owners": {str(count): int(many) for count, many in enumerate(owners) if many},
         }
 
+    @cached_property
+    def weights(self) -> list[NDArray[np.int64]] | None:
+        """How many training examples of its client touch each entity; None where all rows weigh the same."""
+        if not self.config.weights:
+            return None
+        columns = list(files.KINDS[self.config.task].entities)
+        return [touched(ids, part.train[:, columns]) for ids, part in zip(self.task.ids, self.parts, strict=True)]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What means are asked for, in the words of `Params`."""
+        found: dict[str, Any] = {"min_owners": self.config.min_owners}
+        if self.weights is not None:
+            found["max_weight"] = max([1, *(int(own.max(initial=0)) for own in self.weights)])
+        return found
+
     # ---------------------------------------------------------------------------------------------------- the loop
 
     def go(self, watch: Watch, progress: Progress | None = None) -> dict[str, Any]:
@@ -109,8 +130,7 @@ class Run:
         torch.set_num_threads(1)  # clients train side by side; sums do not depend on the number of cores
         stand = {name: saved[0] for name in self.config.methods if (saved := self.folder.saved(name))}
         self.folder.take_back(stand)
-        if self.config.dp is not None:
-            _ = self._noise
+        _ = self._noise
         for name in self.config.methods:
             self._method(name, watch, progress)
         result = self._result()
@@ -129,26 +149,23 @@ class Run:
             seconds.update(spent)
             for learner, state in zip(learners, states, strict=True):
                 learner.restore(state)
+        public = self._public(learners, saved)
         watch(name, begun)
         if begun == config.rounds and saved is not None:
             return
         method = self._aggregation(name, begun, progress)
         if saved is None:
             self._evaluate(name, learners, 0, None, seconds)
-            self.folder.save(name, 0, [each.state() for each in learners], seconds)
+            self.folder.save(name, 0, _states(learners, public), seconds)
         for number in range(begun + 1, config.rounds + 1):
-            before = [each.table() for each in learners] if method and config.dp else None
             with _timed(seconds, "training"), _timed(seconds, "training CPU", time.process_time):
                 losses = self._each(partial(_trained, number), learners)
             if method is not None:
                 with _timed(seconds, "aggregation"):
-                    tables = [each.table() for each in learners]
-                    if before is not None:
-                        tables = self._noised(before, tables, number)
-                    for learner, rows in zip(learners, method.aggregate(tables), strict=True):
-                        learner.adopt(rows)
+                    self._share(method, learners, public, number)
                 if isinstance(method, methods.Secure):
-                    self.folder.log("protocol.jsonl", {"round": number, **method.record})
+                    below = {"below_minimum": method.below_minimum} if config.min_owners > 1 else {}
+                    self.folder.log("protocol.jsonl", {"round": number, **method.record, **below})
             if number == config.rounds:
                 for n, learner in enumerate(learners):
                     names = [self.data.entities[i] for i in learner.ids]
@@ -158,8 +175,24 @@ class Run:
                 cases = sum(count for _, count in losses)
                 loss = sum(total for total, _ in losses) / cases if cases else None
                 self._evaluate(name, learners, number, loss, seconds)
-            self.folder.save(name, number, [each.state() for each in learners], seconds)
+            self.folder.save(name, number, _states(learners, public), seconds)
             watch(name, number)
+
+    def _share(
+        self, method: methods.Method, learners: Sequence[Learner], public: list[methods.Matrix], round: int
+    ) -> None:
+        """Clients contribute, and go on with the means; where there is none, with their own rows."""
+        own = [each.table() for each in learners]
+        leaving, noise = own, self._noise
+        if noise is not None:
+            pairs = enumerate(zip(public, own, strict=True))
+            leaving = [noise.leaving(known, rows, client, round) for client, (known, rows) in pairs]
+        means = method.aggregate(leaving)
+        for n, learner in enumerate(learners):
+            there = method.there[n][:, None]
+            learner.adopt(np.where(there, means[n], own[n]))
+            if noise is not None:
+                public[n] = np.where(there, means[n], public[n])
 
     def _each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Clients side by side; a GPU takes them one after the other."""
@@ -169,12 +202,12 @@ class Run:
         if name not in SHARING:
             return None
         if name != "secea":
-            return methods.Mean(self.task.ids, common=name == "common")
-        names = [[self.data.entities[i] for i in own] for own in self.task.ids]
-        secure = methods.Secure(
-            names, self.task.width, collusion=self.config.collusion, rounds=self.config.rounds,
-            max_abs=self.max_abs, progress=progress,
-        )  # fmt: skip
+            return methods.Mean(
+                self.task.ids, common=name == "common", min_owners=self.config.min_owners, weights=self.weights,
+                noise=self._noise.on_sums(begun) if self._noise else None,
+            )  # fmt: skip
+        params = self._noise.params if self._noise and self._noise.params else self.params
+        secure = methods.Secure(self.names, params, weights=self.weights, progress=progress)
         self.folder.log("protocol.jsonl", {"round": 0, "resumed": begun, **secure.record})
         return secure
 
@@ -211,27 +244,39 @@ class Run:
     # ------------------------------------------------------------------------------------------------------ privacy
 
     @cached_property
-    def _noise(self) -> tuple[privacy.Privacy, bytes]:
-        """The mechanism, and the secret of the run's noise: every method and every restart has the same."""
-        assert self.config.dp is not None
-        dp = self.config.dp
-        mechanism = privacy.calibrated(dp["epsilon"], dp["delta"], dp["clip"], self.config.rounds)
-        return mechanism, self.folder.secret(privacy.new_key())
+    def _noise(self) -> Noise | None:
+        """The noise of the run: every method and every restart has the same."""
+        if self.config.dp is None:
+            return None
+        return Noise(self.config.dp, self.config.rounds, lambda: self.params, self.folder.secret(new_key()))
+
+    def _public(
+        self, learners: Sequence[Learner], saved: tuple[int, Sequence[State], Any] | None
+    ) -> list[methods.Matrix]:
+        """With noise: the rows of each client that the others know of. Changes are counted from there."""
+        if self._noise is None:
+            return []
+        return [state["public"] for state in saved[1]] if saved else [each.table() for each in learners]
 
     @cached_property
-    def max_abs(self) -> float:
-        """The range of embeddings in `secea`: the user's word, or what training needs and all rounds' noise adds."""
-        if self.config.max_abs is not None:
-            return self.config.max_abs
-        if self.config.dp is None:
-            return methods.MAX_ABS
-        drift = FARTHEST * self._noise[0].deviation * math.sqrt(self.config.rounds)
-        return math.ldexp(1.0, math.ceil(math.log2(methods.MAX_ABS + drift)))
+    def names(self) -> list[list[Name]]:
+        """The entities of each client."""
+        return [[self.data.entities[i] for i in own] for own in self.task.ids]
 
-    def _noised(self, before: Sequence[methods.Matrix], after: Sequence[methods.Matrix], round: int) -> list[Any]:
-        mechanism, key = self._noise
-        pairs = enumerate(zip(before, after, strict=True))
-        return [mechanism.noised(a, b, key, client, round) for client, (a, b) in pairs]
+    @cached_property
+    def params(self) -> Params:
+        """Of the federation of `secea`, before noise is added. Its range is the user's word, or what training needs."""
+        config, wide = self.config, self.config.max_abs or methods.MAX_ABS
+
+        def within(max_abs: float) -> Params:
+            return methods.params_of(
+                self.names, self.task.width, collusion=config.collusion, rounds=config.rounds, max_abs=max_abs,
+                **self.options,
+            )  # fmt: skip
+
+        if config.dp is not None and config.max_abs is None:  # what all rounds' noise adds
+            wide += Noise(config.dp, config.rounds, lambda: within(wide), b"").drift
+        return within(wide if config.max_abs else math.ldexp(1.0, math.ceil(math.log2(wide))))
 
     # ------------------------------------------------------------------------------------------------------- result
 
@@ -253,7 +298,19 @@ class Run:
                 best[name] = {"round": top["round"], "valid": top["valid"], **top["metrics"]}
         result: dict[str, Any] = {"methods": last, "metric": self.task.metric, "better": self.task.better, "best": best}
         result |= {"config": self.settings, "seconds": seconds, "protection": self._protection(lines)}
-        return result | self._epsilons() | {"messages": self.messages, "run": str(self.folder.path)}
+        result |= {"sharing": self._sharing()} | self._epsilons()
+        return result | {"messages": self.messages, "run": str(self.folder.path)}
+
+    def _sharing(self) -> dict[str, Any]:
+        """Which means were asked for, and how many entities of each client had too few owners for one."""
+        found: dict[str, Any] = {**self.options, "weights": self.config.weights}
+        rounds = [line for line in self.folder.lines("protocol.jsonl") if line["round"]]
+        if self.config.min_owners > 1:
+            owners = np.bincount(np.concatenate(self.task.ids))
+            below = [int((owners[own] < self.config.min_owners).sum()) for own in self.task.ids]
+            told = rounds[-1]["below_minimum"] if rounds else below
+            found["below_minimum"] = dict(zip(self.clients, told, strict=True))
+        return found
 
     def _protection(self, lines: Sequence[dict[str, Any]]) -> dict[str, float] | None:
         """What the protocol cost, and its share of the training: of the time, and of the CPU time."""
@@ -276,18 +333,17 @@ class Run:
         }
 
     def _epsilons(self) -> dict[str, Any]:
-        """What was spent, for one row and for the largest table."""
-        if self.config.dp is None:
+        """What was spent, for one row and for whole tables."""
+        if self._noise is None:
             return {"epsilon": None}
-        mechanism, _ = self._noise
-        rounds, delta, rows = self.config.rounds, self.config.dp["delta"], max(map(len, self.task.ids))
-        return {
-            "epsilon": privacy.epsilon(mechanism, delta, rounds),
-            "privacy": {
-                "delta": delta, "clip": mechanism.clip, "noise": mechanism.deviation, "unit": "one row of one client",
-                "epsilon_table": privacy.epsilon(mechanism, delta, rounds, rows), "rows": rows,
-            },
-        }  # fmt: skip
+        sizes = [*map(len, self.task.ids)]
+        return self._noise.spent(self.clients, sizes, self.config.every, weighted=self.config.weights)
+
+
+def _states(learners: Sequence[Learner], public: Sequence[methods.Matrix]) -> list[State]:
+    """All that a restart needs."""
+    known = [{"public": rows} for rows in public] or [{} for _ in learners]
+    return [each.state() | more for each, more in zip(learners, known, strict=True)]
 
 
 def _trained(number: int, learner: Learner) -> tuple[float, int]:

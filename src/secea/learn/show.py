@@ -76,11 +76,20 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
             f" time (CPU: {cost['share_of_training_cpu']:.1%}); {cost['round_bytes'] / 1e6:.1f} MB a round on all hops;"
             f" set-up {cost['setup_seconds']:.2f} s, {cost['setup_bytes'] / 1e6:.1f} MB"
         )
+    sharing = result["sharing"]
+    if sharing["weights"]:
+        yield f"weights: training examples that touch an entity, 0 to {sharing['max_weight']}"
+    if sharing["min_owners"] > 1:
+        few = ", ".join(f"{client} {count}" for client, count in sharing["below_minimum"].items())
+        yield f"minimum: {sharing['min_owners']} owners; entities below it, without a mean: {few}"
     if result["epsilon"] is not None:
         about = result["privacy"]
+        _, row, table = about["rounds"][0]
         yield (
             f"privacy: epsilon {result['epsilon']:.3g} at delta {about['delta']:g} for {about['unit']}, all rounds"
-            f" together (noise {about['noise']:.3g} on each coordinate); {about['epsilon_table']:.3g} for a whole table"
-            f" of {about['rows']} rows"
+            f" together, {row:.3g} in one; {about['epsilon_table']:.3g} for a client's whole table of {about['rows']}"
+            f" rows, {table:.3g} in one; noise {about['noise']:.3g} on each coordinate, of {about['noise_of']}"
         )
+        for words in about["trusted"]:
+            yield f"  {words}"
     yield f"run folder: {result['run']}"

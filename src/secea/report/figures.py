@@ -53,6 +53,11 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.1f}{GAP}%" if size < 3 else f"{share * 100:,.0f}{GAP}%"
 
 
+def three_figures(value: float | None) -> str:
+    """An epsilon, or noise: three figures, or all of a large one."""
+    return DASH if value is None else f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+
+
 def seconds(value: float | None) -> str:
     """A time, in the unit that fits."""
     if value is None:

@@ -8,11 +8,12 @@ from typing import Final
 
 import secea
 from secea.report import charts
+from secea.report.blocks import section, table
 from secea.report.charts import Line, for_widths
-from secea.report.figures import metric_name, number, percent, score, seconds, size
+from secea.report.figures import DASH, metric_name, number, percent, score, seconds, size, three_figures
 from secea.report.markup import Content, Markup, tag, text
 from secea.report.runs import Group, Spread, as_object, differing, shown
-from secea.report.sections import SLOTS, lines, method_name, section, sections, spread, table
+from secea.report.sections import SLOTS, lines, method_name, sections, spread
 
 PHRASES: Final = {"local": "without sharing", "central": "all data in one place"}
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -155,12 +156,41 @@ def _side_by_side(groups: Sequence[Group], *, same: bool) -> Markup:
     sums = [sum(group.traffic(setup=False).values()) or None for group in groups]
     rows.append(["protection, of training time", *(percent(_cost(group)) for group in groups)])
     rows.append(["bytes of a round, all parties", *map(size, sums)])
+    rows += _options(groups, same=same)
     rows += [
         [tag("span", name), *(tag("td", shown(config.get(name)), class_="why") for config in configs)]
         for name in differing(configs)
     ]
     heads = [group.label if same else f"{group.label} ({metric_name(group.first.metric)})" for group in groups]
     return table(["method", *heads], rows)
+
+
+def _options(groups: Sequence[Group], *, same: bool) -> list[list[Content]]:
+    """What the options of the means did: only what some of the groups have."""
+    below = [sum(group.first.below_minimum.values()) for group in groups]
+    privacy = [group.first.privacy for group in groups]
+    asked: dict[str, list[str]] = {
+        "entities below the minimum, all clients": [f"{each:,}" if each else DASH for each in below],
+        "what weights gained": [_gain(group, groups) if same else DASH for group in groups],
+        "epsilon of a row": [three_figures(number((group.first.result or {}).get("epsilon"))) for group in groups],
+        "epsilon of a client": [three_figures(number(each.get("epsilon_table"))) for each in privacy],
+    }
+    return [[name, *cells] for name, cells in asked.items() if any(cell != DASH for cell in cells)]
+
+
+def _gain(group: Group, groups: Sequence[Group]) -> str:
+    """How much better a weighted configuration is than the same one without weights, if that is there."""
+    mine = group.first.config
+    if not mine.get("weights"):
+        return DASH
+    for other in groups:
+        theirs = other.first.config
+        if not theirs.get("weights") and set(differing([mine, theirs])) <= {"weights", "methods"}:
+            for method in ("secea", "plain"):
+                a, b = (each.final(method, group.first.metric) for each in (group, other))
+                if a and b:
+                    return f"{a.mean - b.mean:+.3f} ({method})".replace("-", "\N{MINUS SIGN}")
+    return DASH
 
 
 def _small_multiples(groups: Sequence[Group], *, same: bool) -> list[Markup]:

@@ -21,7 +21,8 @@ Json = dict[str, Any]
 ALIKE: Final = {"seed", "secea", "run", "out"}
 """Settings in which runs of one configuration may differ."""
 PLAIN: Final = ("data", "model", "task")
-FIRST: Final = (*PLAIN, "clients", "split", "dp")
+OPTIONS: Final = ("min_owners", "weights", "dp")
+FIRST: Final = (*PLAIN, "clients", "split", *OPTIONS)
 """Settings by which configurations are called, if they differ in them; what is plain says itself."""
 ERRORS: Final = {"rmse", "mae", "mse", "loss", "mr"}
 """Metrics of which less is better."""
@@ -127,6 +128,22 @@ class Run:
         if given is None and spent.get("training"):
             return spent.get("aggregation", 0.0) / spent["training"]
         return given
+
+    @property
+    def sharing(self) -> Json:
+        """Which means were asked for: minimum of owners, weights, and who has how many entities below the minimum."""
+        return as_object((self.result or {}).get("sharing"))
+
+    @property
+    def below_minimum(self) -> dict[str, int]:
+        """How many entities of each client had too few owners."""
+        given = as_object(self.sharing.get("below_minimum")).items()
+        return {str(client): int(count) for client, each in given if (count := number(each)) is not None}
+
+    @property
+    def privacy(self) -> Json:
+        """What the run says of its differential privacy."""
+        return as_object((self.result or {}).get("privacy"))
 
     @property
     def messages(self) -> list[str]:
@@ -314,11 +331,32 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     names = sorted(differing(configs), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     labels = [""] * len(configs)
     for name in names:  # as few of them as tell all apart
-        said = [shown(config.get(name)) if name in PLAIN else f"{name} {shown(config.get(name))}" for config in configs]
-        labels = [f"{label}, {more}" if label else more for label, more in zip(labels, said, strict=True)]
+        said = _said(name, [config.get(name) for config in configs])
+        labels = [", ".join(filter(None, each)) for each in zip(labels, said, strict=True)]
         if len(set(labels)) == len(labels):
             break
-    return [Group(label, own) for label, own in zip(labels, by_config.values(), strict=True)]
+    return [Group(label or "no options", own) for label, own in zip(labels, by_config.values(), strict=True)]
+
+
+def _said(name: str, values: Sequence[object]) -> list[str]:
+    """A setting of several configurations, in words that tell them apart. Options that are off need none."""
+    if name in PLAIN:
+        return [*map(shown, values)]
+    words = [_option(name, value) for value in values] if name in OPTIONS else []
+    if len(set(words)) == len({shown(value) for value in values}):
+        return words
+    return [f"{name} {shown(value)}" for value in values]
+
+
+def _option(name: str, value: object) -> str:
+    match name, value:
+        case "min_owners", int(least) if least > 1:
+            return f"{least} owners or more"
+        case "weights", True:
+            return "weighted"
+        case "dp", {"epsilon": epsilon}:
+            return f"epsilon {shown(epsilon)}"
+    return ""
 
 
 def differing(configs: Sequence[Mapping[str, object]]) -> list[str]:
@@ -333,4 +371,8 @@ def shown(value: object) -> str:
         return ", ".join(f"{name} {shown(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(shown, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
     return DASH if value is None else str(value)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from secea.report import charts
+from secea.report.blocks import numbers, section, table
 from secea.report.charts import Line, Part, for_widths
 from secea.report.figures import DASH, metric_name, number, percent, score, seconds, short, size
 from secea.report.markup import Content, Markup, tag, text
+from secea.report.options import privacy, which_means
 from secea.report.picture import MOST, pictures
 from secea.report.runs import PARTS, Group, Run, Spread, as_object
 from secea.report.runs import shown as setting
@@ -46,33 +48,13 @@ def shade(owners: int, most: int) -> int:
     return 0 if owners <= 1 else 1 + min(3, (owners - 2) * 4 // max(most - 1, 1))
 
 
-def section(title: str, lead: Content, *content: Content) -> Markup:
-    """A heading, what there is to see, and the rest."""
-    return tag("section", tag("h2", title), tag("p", lead, class_="lead"), content)
-
-
-def table(head: Sequence[Content], rows: Iterable[Sequence[Content]], kind: str | None = None) -> Markup:
-    """Rows with a heading each; a cell may be an element of its own."""
-
-    def cell(content: Content, name: str) -> Markup:
-        ready = isinstance(content, Markup) and content.startswith(("<td", "<th"))
-        return content if ready and isinstance(content, Markup) else tag(name, content)
-
-    top = tag("thead", tag("tr", (tag("th", each, scope="col") for each in head))) if head else None
-    body = [tag("tr", tag("th", row[0], scope="row"), (cell(each, "td") for each in row[1:])) for row in rows]
-    return tag("div", tag("table", top, tag("tbody", body), class_=kind), class_="scroll", tabindex="0")
-
-
-def numbers(head: Sequence[Content], rows: Iterable[Sequence[Content]], title: str = "The numbers") -> Markup:
-    """A table beside a chart."""
-    return tag("details", tag("summary", title), table(head, rows))
-
-
 def sections(group: Group) -> list[Markup]:
     """All for which the runs have the files."""
     made = (
         _curves(group),
         _finals(group),
+        which_means(group),
+        privacy(group),
         _time(group),
         _bytes(group),
         _owners(group),
