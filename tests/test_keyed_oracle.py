@@ -247,7 +247,7 @@ def test_each_step_of_a_round_is_the_oracles_in_any_field_and_in_empty_slots(
         judged = means.right(ring, sent, np.array(claimed, np.bool_), shared, members)
         expected = [
             all(
-                oracle.right(each[4][i], bool(claimed[i]), i, members, s, p)
+                oracle.right(each[4][i], int(claimed[i]), i, members, s, p)
                 for each, s, p in zip(plain, secrets, ring.primes, strict=True)
             )
             for i in range(M)
