@@ -145,7 +145,7 @@ def upload_columns(d: int, checks: int, m: int, *, weighted: bool) -> int:
 
 def honest_deviation(noise: float, N: int, T: int, D: int) -> float:
     """What each adds to every slot, so that N-D-T of them add what was asked for (K11)."""
-    return math.sqrt(noise**2 / (N - D - T))
+    return noise / math.sqrt(N - D - T)
 
 
 def largest_noise_everywhere(noise: float, N: int, T: int, D: int, f: int) -> int:
