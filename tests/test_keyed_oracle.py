@@ -25,7 +25,7 @@ from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.oracles import keyed as oracle
 from secea.params import Params
 from secea.steps import masks, means, oprf
-from secea.table import Name, name_bytes
+from secea.table import Name, as_table, name_bytes
 from secea.testing import Parties, insecure_seeded
 from secea.wire.keys import expand
 
@@ -146,6 +146,60 @@ def test_a_round_that_some_drop_out_of_is_the_oracles(seed: int, N: int, chunk: 
         assert not list(differs(parties, tables, record))
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "a minimum": {"min_owners": 3},
+    "everybody": {"min_owners": 4},
+    "noise": {"noise": 0.03},
+    "much noise and a minimum": {"noise": 40.0, "min_owners": 2},
+    "weights": {"max_weight": 50},
+    "weights and a minimum": {"max_weight": 1, "min_owners": 2},
+    "rows left out": {"partial": True},
+    "rows left out and a minimum": {"partial": True, "min_owners": 2},
+}
+
+
+@few
+@given(
+    seed=seeds,
+    option=st.sampled_from(sorted(OPTIONS)),
+    D=st.integers(0, 2),
+    precision=st.sampled_from((24, 36, 44)),
+    chunk=st.sampled_from((1, 150, 1 << 21)),
+)
+def test_a_round_with_each_option_is_the_oracles(seed: int, option: str, D: int, precision: int, chunk: int) -> None:
+    rng, options, N = seeded(seed), OPTIONS[option], 4
+    tables, most = some_tables(rng, N, 2, 6, "float64"), options.get("max_weight") or int("partial" in options)
+    weights = [{name: rng.randint(0, most) for name in table} for table in tables] if most else []
+    given_rows = [as_table(table, 2) for table in tables]
+    weighed = [each.weighing(some) for each, some in zip(given_rows, weights, strict=True)] if weights else given_rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed_form, "CHUNK_BYTES", chunk)
+        parties = Parties.of(
+            tables, Keyed(batch=2), dim=2, collusion=1, dropouts=D, precision=precision,
+            entropy=insecure_seeded(rng.randrange(2**32)), **options,
+        )  # fmt: skip
+        parties.setup()
+        for q in (1, 2):
+            lost = rng.sample([n for n in range(N) if n != q], rng.randrange(D + 1)) if q == 2 else []
+            parties.exchange.losses = dict.fromkeys(lost, "upload")
+            with recorded() as record:
+                parties.contribute(weighed)
+                parties.exchange.run("upload", range(N))
+            assert not list(differs(parties, tables, record, weights))
+
+
+@few
+@given(seed=seeds, N=st.integers(2, 6), m=st.integers(1, 6), q=st.integers(1, 9))
+def test_the_oracle_gives_no_mean_of_fewer_owners_than_the_minimum(seed: int, N: int, m: int, q: int) -> None:
+    rng = seeded(seed)
+    tables = some_tables(rng, N, 1, 5, "float64")
+    params = Params(clients=N, dim=1, collusion=1, max_entities=5, max_union=7)
+    found = oracle.aggregate([as_lists(table) for table in tables], 1, q, numbers_of(params, 2), rng.randrange, m=m)
+    for table, means_of in zip(tables, found, strict=True):
+        owners = {name: sum(name in other for other in tables) for name in table}
+        assert set(means_of) == {name for name, count in owners.items() if count >= m}
+
+
 # ---------------------------------------------------------------------------------------------------------- key streams
 
 
@@ -199,10 +253,12 @@ def residues(ring: Ring, by_prime: Sequence[oracle.Rows], *shape: int) -> Residu
     d=st.integers(1, 4),
     checks=st.integers(1, 2),
     M=st.integers(1, 4),
+    m=st.integers(1, 4),
+    everywhere=st.booleans(),
     seed=seeds,
 )
 def test_each_step_of_a_round_is_the_oracles_in_any_field_and_in_empty_slots(
-    ring: Ring, members: int, d: int, checks: int, M: int, seed: int
+    ring: Ring, members: int, d: int, checks: int, M: int, m: int, everywhere: bool, seed: int
 ) -> None:
     rng = seeded(seed)
     owners = [[i for i in range(M) if rng.random() < 0.4] for _ in range(members)]
@@ -211,16 +267,31 @@ def test_each_step_of_a_round_is_the_oracles_in_any_field_and_in_empty_slots(
         rows = [oracle.uniform(rng.randrange, p, M) for _ in range(3 + 2 * checks)]
         alpha = [oracle.uniform(rng.randrange, p, d) for _ in range(checks)]
         rho = tuple(1 + x % (p - 1) for x in rows[0])
-        s = oracle.Secrets(rho, alpha, rows[3 : 3 + checks], {0: rows[3 + checks :]}, rows[1], rows[2])
+        starts = [rng.randrange(m) for _ in range(M)]
+        least = oracle.Least(
+            [tuple(1 + (start + k) % (m - 1) for k in range(m - 1)) for start in starts],
+            [tuple(1 + x for x in oracle.uniform(rng.randrange, p - 1, m - 1)) for _ in starts],
+            [oracle.uniform(rng.randrange, p, m - 1) for _ in starts],
+            oracle.uniform(rng.randrange, p, M),
+        )
+        gamma = [tuple(1 + x for x in oracle.uniform(rng.randrange, p - 1, M)) for _ in range(checks * everywhere)]
+        s = oracle.Secrets(rho, alpha, rows[3 : 3 + checks], {0: rows[3 + checks :]}, rows[1], rows[2], least, gamma)
         y = [{i: oracle.uniform(rng.randrange, p, d) for i in own} for own in owners]
         e = [oracle.uniform(rng.randrange, p, d) for _ in range(M)]
-        uploads = [oracle.upload(each, d, s, p) for each in y]
+        z = [[oracle.uniform(rng.randrange, p, d) for _ in range(M)] for _ in owners]
+        uploads = []
+        for n, each in enumerate(y):
+            bare = oracle.upload(each, d, s, p)
+            bare = oracle.everywhere(bare, z[n], s, p) if everywhere else bare
+            more = oracle.least_columns(each.keys(), least, p, designated=n == 0)
+            uploads.append([(*one, *two) for one, two in zip(bare, more, strict=True)])
         columns = oracle.noise_column(e, s.H[0], s, p)
         total = oracle.add(uploads, p)
-        wrong = [tuple((x + rng.randrange(2)) % p for x in row) for row in oracle.divide(total, e, columns, p)[0]]
-        plain.append((uploads, columns, total, oracle.divide(total, e, columns, p), wrong))
-        of_prime.append((s, y, e))
-    secrets = [s for s, _, _ in of_prime]
+        sent_rows = oracle.divide(total, e, columns, p, m)
+        wrong = [tuple((x + rng.randrange(2)) % p for x in row) for row in sent_rows[0]]
+        plain.append((uploads, columns, total, sent_rows, wrong))
+        of_prime.append((s, y, e, z))
+    secrets, leasts = [s for s, *_ in of_prime], [s.least for s, *_ in of_prime if s.least]
     shared = means.Secrets(
         rho=residues(ring, [[s.rho] for s in secrets], M),
         alpha=tuple(residues(ring, [[s.alpha[k]] for s in secrets], d) for k in range(checks)),
@@ -228,26 +299,41 @@ def test_each_step_of_a_round_is_the_oracles_in_any_field_and_in_empty_slots(
         H=tuple(residues(ring, [[s.H[0][k]] for s in secrets], M) for k in range(checks)),
         theta=residues(ring, [[s.theta] for s in secrets], M),
         beta=residues(ring, [[s.beta] for s in secrets], M),
+        least=means.Least(
+            a=residues(ring, [s.a for s in leasts], M, m - 1),
+            rho=residues(ring, [s.rho for s in leasts], M, m - 1),
+            beta=residues(ring, [s.beta for s in leasts], M, m - 1),
+            theta=residues(ring, [[s.theta] for s in leasts], M),
+        ),
+        gamma=tuple(residues(ring, [[s.gamma[k]] for s in secrets], M) for k in range(checks * everywhere)),
     )
+    assert shared.least is not None
     for n, own in enumerate(owners):
-        y_real = residues(ring, [[y[n][i] for i in own] for _, y, _ in of_prime], len(own), d)
-        real = means.contribution(ring, y_real, np.array(own, np.int64), shared)
+        y_real = residues(ring, [[y[n][i] for i in own] for _, y, _, _ in of_prime], len(own), d)
+        slots = np.array(own, np.int64)
+        real = means.contribution(ring, y_real, slots, shared)
+        if everywhere:
+            means.add_everywhere(ring, real, residues(ring, [z[n] for *_, z in of_prime], M, d), shared)
+        more_real = means.least_columns(ring, slots, shared.least, designated=n == 0)
+        real = np.concatenate([real, more_real], axis=2)
         assert real.tolist() == [[list(row) for row in each[0][n]] for each in plain]
-    e_real = residues(ring, [e for _, _, e in of_prime], M, d)
-    columns_real = means.noise_columns(ring, e_real, shared.alpha, shared.H)
+    e_real = residues(ring, [e for _, _, e, _ in of_prime], M, d)
+    columns_real = means.noise_columns(ring, e_real, shared.alpha, shared.H, shared.gamma)
     assert columns_real.tolist() == [[list(row) for row in each[1]] for each in plain]
-    total_real = residues(ring, [each[2] for each in plain], M, d + checks + 2)
-    R, empty = means.divide(ring, total_real, e_real, columns_real)
+    total_real = residues(ring, [each[2] for each in plain], M, d + checks + 2 * m)
+    body = d + checks + 2
+    least_real = total_real[:, :, body:] if m > 1 else None
+    R, empty = means.divide(ring, np.ascontiguousarray(total_real[:, :, :body]), e_real, columns_real, least_real)
     assert R.tolist() == [[list(row) for row in each[3][0]] for each in plain]
     assert all(empty.tolist() == each[3][1] for each in plain)
     assert means.right(ring, R, empty, shared, members).all()
-    claims = [list(empty), [rng.random() < 0.5 for _ in range(M)]]
+    claims = [empty.tolist(), [rng.randrange(3) for _ in range(M)]]
     for claimed in claims:
         sent = residues(ring, [each[4] for each in plain], M, d + checks)
-        judged = means.right(ring, sent, np.array(claimed, np.bool_), shared, members)
+        judged = means.right(ring, sent, np.array(claimed, np.uint8), shared, members)
         expected = [
             all(
-                oracle.right(each[4][i], bool(claimed[i]), i, members, s, p)
+                oracle.right(each[4][i], claimed[i], i, members, s, p)
                 for each, s, p in zip(plain, secrets, ring.primes, strict=True)
             )
             for i in range(M)

@@ -22,14 +22,20 @@ def few() -> list[Rates]:
 
 
 def test_every_attack_is_tried_on_every_kind_of_inputs_with_the_chance_of_guessing() -> None:
-    found = {(each.attack, each.inputs, each.clients, each.together): each for each in few()}
+    found = {
+        (each.attack, each.inputs, each.clients, each.together): each for each in few() if each.inputs != "weights"
+    }
+    weighed = {(each.attack, each.values, each.clients): each for each in few() if each.inputs == "weights"}
     for N in (4, 5):
         for kind in KINDS:
             for attack in ("grid", "spectrum", "slope"):
                 assert found[attack, kind.name, N, 1].chance == 1 / (N - 1)
         for kind in rates.TOGETHER:
             assert found["slope", kind.name, N, N - 1].chance == 0.5
-    assert len(found) == len(few()) == 2 * (3 * len(KINDS) + len(rates.TOGETHER))
+        for attack, values in (("grid", "own"), ("slope", "same"), ("slope", "same, new"), ("fraction", "0 or 1")):
+            assert weighed[attack, values, N].chance == 1 / (N - 1)
+    assert len(found) == 2 * (3 * len(KINDS) + len(rates.TOGETHER))
+    assert len(found) + len(weighed) == len(few())
     assert all(list(each.rates) == [1, 3] for each in few())
 
 
@@ -38,6 +44,8 @@ def test_attacks_on_values_of_their_own_are_chance_and_those_on_coarse_shared_va
         coarse = "float" not in each.inputs
         if each.values == "own" or each.inputs in ("float64", "float32"):
             assert not each.marked(1)
+        elif each.inputs == "weights":
+            assert each.marked(1) <= (each.values == "0 or 1")
         elif coarse:
             assert each.marked(1)
 

@@ -20,12 +20,15 @@ from rich.table import Table as Grid
 
 from secea.audit import KEYED, Mutant
 from secea.audit.attacks import keyed_counts as counts
+from secea.audit.attacks import weights
 from secea.audit.attacks.keyed_counts import BF16, FLOAT32, FLOAT64, KINDS, LARGE, Inputs, Owners, Seen, World
 from secea.audit.registry import product
 from secea.forms.keyed import Keyed
 
 ENTITIES: Final = 4000
 ROUNDS: Final = (1, 10, 100, 1000)
+WEIGHED: Final = 2000
+"""Entities with weights."""
 CLIENTS: Final = (5, 10)
 DEVIATIONS: Final = 5.0
 """A rate that is so many standard deviations above chance is marked. Of 200 rates of pure chance, none is."""
@@ -98,6 +101,10 @@ def measured(
         rates = _rates(form, kind, world, rounds, ATTACKS[values])
         chance = 1 / len(world.possible)
         found += [Rates(name, values, kind.name, N, inside, entities, chance, each) for name, each in rates.items()]
+    for N in clients:
+        few = min(entities, WEIGHED)
+        for (attack, values), each in weights.rates_of(form, few, N, rounds, np.random.default_rng([N, 99])).items():
+            found.append(Rates(attack, values, "weights", N, 1, few, 1 / (N - 1), each))
     return sorted(found, key=lambda each: (each.clients, each.together, each.attack))
 
 

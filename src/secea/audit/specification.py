@@ -149,7 +149,7 @@ def honest_deviation(noise: float, N: int, T: int, D: int, present: int | None =
     Without drop-outs all who are present are in it (None: N), and at least one of them is honest.
     """
     in_the_sum = N - D if D else present or N
-    return math.sqrt(noise**2 / max(1, in_the_sum - T))
+    return noise / math.sqrt(max(1, in_the_sum - T))
 
 
 def largest_noise_everywhere(noise: float, N: int, T: int, D: int, f: int) -> int:

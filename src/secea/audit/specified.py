@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from secea.arithmetic import grid
 from secea.arithmetic.field import M61, RING61, Residues, Ring
 from secea.arithmetic.ristretto import ORDER
+from secea.audit.specification import designated, honest_deviation, upload_columns
 from secea.audit.standing import attributes_stand_in, standing_in
 from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient, Round
@@ -83,6 +84,35 @@ def rows_of(flat: Sequence[int], width: int) -> list[oracle.Vector]:
     return [tuple(flat[at : at + width]) for at in range(0, len(flat), width)]
 
 
+def gaussian(seed: bytes, chunk: int, count: int, sigma: float) -> list[int]:
+    """Discrete Gaussian numbers from a key stream, by the rejection of Canonne, Kamath and Steinke (K11).
+
+    Each attempt takes words for all of its candidates, step by step. Bytes are those of AES in counter mode.
+    """
+    source = Cipher(algorithms.AES256(seed), modes.CTR(chunk.to_bytes(8, "big") + bytes(8))).encryptor()
+    t, found = math.floor(sigma) + 1, list[int]()
+
+    def drawn(many: int) -> list[int]:
+        data = source.update(bytes(8 * many))
+        return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
+
+    def fractions(many: int) -> list[float]:
+        return [math.ldexp(word >> 11, -53) for word in drawn(many)]
+
+    while len(found) < count:
+        missing = count - len(found)
+        u = [word % t for word in drawn(math.floor(1.6 * missing) + 16) if word < 2**64 - 2**64 % t]
+        u = [x for x, chance in zip(u, fractions(len(u)), strict=True) if chance < math.exp(-x / t)]
+        y = [x + t * math.floor(-math.log(1 - part)) for x, part in zip(u, fractions(len(u)), strict=True)]
+        signs = [byte & 1 for byte in source.update(bytes(len(y)))]
+        y = [-x if minus else x for x, minus in zip(y, signs, strict=True) if x or not minus]
+        far = [(abs(x) - sigma * sigma / t) / sigma for x in y]
+        kept = [part < math.exp(-0.5 * x * x) for part, x in zip(fractions(len(y)), far, strict=True)]
+        most = math.ceil(12 * sigma)
+        found += [x for x, keep in zip(y, kept, strict=True) if keep and abs(x) <= most][:missing]
+    return found
+
+
 def packed(ring: Ring, by_prime: Sequence[oracle.Rows]) -> bytes:
     """As they travel: one prime after the other, four bytes for each element, or as many as a larger prime has."""
     widths = [max(4, -(-p.bit_length() // 8)) for p in ring.primes]
@@ -136,7 +166,8 @@ def recorded() -> Iterator[Record]:
     def divided(
         ring: Ring, total: Residues, e: Residues, columns: Residues, least: Residues | None = None
     ) -> tuple[Residues, NDArray[np.uint8]]:
-        record.sums.append((total.copy(), e.copy(), columns.copy()))
+        whole = total if least is None else np.concatenate([total, least], axis=2)
+        record.sums.append((whole.copy(), e.copy(), columns.copy()))
         return divide(ring, total, e, columns, least)
 
     with (
@@ -172,14 +203,19 @@ class Expected:
     parties: Parties
     tables: Sequence[Table | None]
     record: Record
+    weights: Sequence[Mapping[Name, int]] = ()
+    """Of each client's rows, where they have any."""
 
     def __post_init__(self) -> None:
         params, self.at = self.parties.session.params, self.record.at
-        self.members, self.d, self.T, self.D = self.at.members, params.dim, params.T, params.dropouts
+        self.params, self.m, weighted = params, params.min_owners, params.max_weight is not None
+        self.members, self.d, self.T, self.D = self.at.members, params.dim + weighted, params.T, params.dropouts
         self.U = self.record.U if self.D else self.members
         first = part_of(self.parties, self.members[0])
         assert first.union is not None
         self.n, self.union = first.numbers, first.union
+        self.width = upload_columns(params.dim, self.n.checks, self.m, weighted=weighted)
+        self.turn = designated(self.members, self.at.round)
         self.began = oracle.noise_clients(self.members, self.T, self.at.round, self.D)
         self.noisy = [w for w in self.began if w in self.U]
         k = key_of(self.parties)
@@ -192,6 +228,11 @@ class Expected:
         layout = self.parties.session.form.layout(Kind.MEANS, params, self.at, SERVER, ALL)
         self.spans = [layout.span(chunk) for chunk in range(layout.chunks)]
         self.values = {v: self._encoded(v) for v in self.members}
+        self.given = {v: {self.slot[name] for name in self.table(v) if self.gives(v, name)} for v in self.members}
+
+    def gives(self, v: int, name: Name) -> bool:
+        """Whether client v contributes its row of an entity."""
+        return not self.params.partial or not self.weights or self.weights[v][name] > 0
 
     def table(self, v: int) -> Table:
         """What client v contributed, under the texts of its names."""
@@ -219,7 +260,33 @@ class Expected:
             H={w: [draw("H", w, k) for k in checks] for w in self.noisy},
             theta=draw("theta"),
             beta=draw("beta"),
+            least=self.least(chunk, b, M) if self.m > 1 else None,
+            gamma=[draw("gamma", k, least=1) for k in checks] if self.params.noise else (),
         )
+
+    def least(self, chunk: int, b: int, M: int) -> oracle.Least:
+        """What all clients share for a minimum of owners."""
+        ring, m = self.n.ring, self.m - 1
+
+        def draw(name: str, each: int, least: int = 0) -> list[oracle.Vector]:
+            return rows_of(stream(ring, b, self.key(f"least {name}"), chunk, M * each, least), each)
+
+        a = []
+        for drawn in draw("order", 2 * self.n.checks, 1):
+            begin = 0
+            for x in drawn:
+                begin = begin * (ring.primes[b] - 1) + x - 1
+            a.append(tuple(1 + (begin + k) % m for k in range(m)))
+        theta = stream(ring, b, self.key("least theta"), chunk, M)
+        return oracle.Least(a, draw("rho", m, 1), draw("beta", m), theta)
+
+    def everywhere(self, v: int, chunk: int) -> list[oracle.Vector]:
+        """C times what client v adds to every slot of a chunk."""
+        params, span = self.params, self.spans[chunk]
+        each = honest_deviation(params.noise, params.clients, self.T, self.D, len(self.members))
+        count = (span.stop - span.start) * self.d
+        z = gaussian(self.record.rounds[v].spread_seed, chunk, count, math.ldexp(each, self.n.f))
+        return rows_of([self.n.C * x for x in z], self.d)
 
     def _encoded(self, v: int) -> dict[int, oracle.Vector]:
         """What client v encodes, slot by slot."""
@@ -227,22 +294,29 @@ class Expected:
         identity = self.parties.identities[v].secret
         labels = [*(b"%d" % b for b in range(-(-n.s // 4))), b"grid", b"names"]
         keys = [expand(identity, "fill of the keyed form", label) for label in labels]
-        given = as_table(table, self.d)
+        blur = expand(identity, "fill of weights", b"grid")
+        given = as_table(table, self.params.dim)
         used, step = grid.grid_of(given.matrix, given.dtype)
         cap = 2.0 ** (math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS)
         found = {}
         for name, row in table.items():
             (bits,), (common,) = grid.grid_of_rows(np.array([row], np.float64), used, step)
             entity = int.from_bytes(hashlib.blake2b(name_bytes(name), digest_size=8, key=keys[-1]).digest(), "little")
-            coded = []
-            for j, x in enumerate(map(float, row)):
+
+            def coded(x: float, j: int, bits: int, common: float, cap: float = cap, entity: int = entity) -> int:
                 data = ((entity + j) % 2**64).to_bytes(8, "little") + np.float64(x + 0.0).tobytes()
                 fields = words(b"".join(encryptor(key)(data) for key in keys[:-2]))[: n.s]
-                step_of = oracle.grid(x, int(bits), float(common), cap)
-                of_grid = (entity + j + int(np.float64(step_of).view(np.uint64))) % 2**64  # each grid is another draw
-                fields += words(encryptor(keys[-2])(of_grid.to_bytes(8, "little") + data[8:]))[:2]
-                coded.append(oracle.encode(x, fields, step_of, n))
-            found[self.slot[name]] = tuple(coded)
+                step_of = oracle.grid(x, bits, common, cap)
+                fields += _of_grid(keys[-2], entity + j, step_of, x)
+                return oracle.encode(x, fields, step_of, n)
+
+            whole = [coded(float(x), j, int(bits), float(common)) for j, x in enumerate(row)]
+            if self.params.max_weight is not None:
+                weight = self.weights[v][name]
+                part = oracle.share_of_bound(weight, _of_grid(blur, entity, 1.0, float(weight)), self.params.max_weight)
+                products = [math.ldexp(float(x), -n.f) * part for x in whole]
+                whole = [coded(x, j, 52, 0.0) for j, x in enumerate([*products, n.max_abs * part])]
+            found[self.slot[name]] = tuple(whole)
         return found
 
     def G(self, name: Name, b: int) -> oracle.Vector:
@@ -266,7 +340,7 @@ class Expected:
 
     def mask_rows(self, seed: bytes, chunk: int, b: int) -> oracle.Rows:
         """What a key of masks adds to a chunk."""
-        span, width = self.spans[chunk], self.d + self.n.checks + 2
+        span, width = self.spans[chunk], self.width
         return rows_of(stream(self.n.ring, b, seed, chunk, (span.stop - span.start) * width), width)
 
     def pair(self, v: int, u: int) -> bytes:
@@ -320,27 +394,47 @@ class Expected:
         y = {
             i - span.start: tuple(self.n.C * x + g for x, g in zip(values[i], self.G(name, b), strict=True))
             for name, i in self.slot.items()
-            if i in values and span.start <= i < span.stop
+            if i in self.given[v] and span.start <= i < span.stop
         }
-        rows = oracle.upload(y, self.d, self.secrets(chunk, b), p)
+        s = self.secrets(chunk, b)
+        rows = oracle.upload(y, self.d, s, p)
+        if self.params.noise:
+            rows = oracle.everywhere(rows, self.everywhere(v, chunk), s, p)
+        if s.least is not None:
+            more = oracle.least_columns(y.keys(), s.least, p, designated=v == self.turn)
+            rows = [(*one, *two) for one, two in zip(rows, more, strict=True)]
         masked = oracle.mask(rows, v, self.masks(v, chunk, b), p)
         return oracle.add([masked, self.own_mask(v, chunk, b)], p) if self.D else masked
 
 
-def differs(parties: Parties, tables: Sequence[Table | None], record: Record) -> Iterator[str]:
+def _of_grid(key: bytes, entity: int, step: float, x: float) -> list[int]:
+    """Two words for the number of a grid: each grid is another draw."""
+    of = (entity + int(np.float64(step).view(np.uint64))) % 2**64
+    return words(encryptor(key)(of.to_bytes(8, "little") + np.float64(x + 0.0).tobytes()))[:2]
+
+
+def differs(
+    parties: Parties,
+    tables: Sequence[Table | None],
+    record: Record,
+    weights: Sequence[Mapping[Name, int]] = (),
+) -> Iterator[str]:
     """What of a round is not as specified: uploads, sums and broadcast to the bit, means but for rounding."""
-    due = Expected(parties, tables, record)
+    spelled = [{str(name): weight for name, weight in own.items()} for own in weights]
+    due = Expected(parties, tables, record, spelled)
     yield from union_differs(parties, due)
-    n, ring = due.n, due.n.ring
+    ring = due.n.ring
     primes = list(enumerate(ring.primes))
     if not len(record.broadcast) == len(record.sums) == len(due.spans):
         yield "the number of chunks"
         return
     R: list[list[oracle.Vector]] = [[] for _ in primes]
+    kinds: list[int] = []
     for v in due.members:
         part, mine = part_of(parties, v), part_of(parties, v).union
         assert mine is not None
-        encoded = part.tables.encoded(as_table(due.table(v), due.d), part.names)
+        given = as_table(due.table(v), due.params.dim)
+        encoded = part.tables.encoded(given.weighing(weights[v]) if weights else given, part.names)
         if encoded[mine.order].tolist() != [list(row) for _, row in sorted(due.values[v].items())]:
             yield f"what client {v} encodes"
         if mine.slots.tolist() != sorted(due.values[v]):
@@ -349,7 +443,7 @@ def differs(parties: Parties, tables: Sequence[Table | None], record: Record) ->
         e = {w: due.noise(w, chunk) for w in due.noisy}
         uploads = {v: [due.upload(v, chunk, b) for b, _ in primes] for v in due.members}
         columns: dict[int, list[list[oracle.Vector]]] = {w: [] for w in due.noisy}
-        sent, marks = [], [False] * (due.spans[chunk].stop - due.spans[chunk].start)
+        sent, marks = [], [0] * (due.spans[chunk].stop - due.spans[chunk].start)
         for b, p in primes:
             s = due.secrets(chunk, b)
             for w in due.noisy:
@@ -361,36 +455,56 @@ def differs(parties: Parties, tables: Sequence[Table | None], record: Record) ->
             ):
                 if real[b].tolist() != [list(row) for row in plain]:
                     yield f"the {what} of chunk {chunk}"
-            rows, empty = oracle.divide(total, noise, column, p)
-            if not all(oracle.right(rows[i], empty[i], i, len(due.U), s, p) for i in range(len(rows))):
+            rows, what_is = oracle.divide(total, noise, column, p, due.m)
+            if not all(oracle.right(rows[i], what_is[i], i, len(due.U), s, p) for i in range(len(rows))):
                 yield f"the check of chunk {chunk}"
             sent.append(rows)
             R[b] += rows
-            marks = [a or c for a, c in zip(marks, empty, strict=True)]
+            marks = [max(a, c) for a, c in zip(marks, what_is, strict=True)]
         for v in due.U:
             tail = packed(ring, columns[v]) + record.rounds[v].noise_seed if v in due.noisy else b""
             if record.uploads[v][chunk] != packed(ring, uploads[v]) + tail:
                 yield f"chunk {chunk} of the upload of client {v}"
         if broadcast != packed(ring, sent) + bytes(marks):
             yield f"chunk {chunk} of the broadcast"
+        kinds += marks
     for v in due.U:
-        part = part_of(parties, v)
-        assert part.result is not None
-        found, there = part.result.matrix, part.result.there
-        assert found is not None
-        if set(part.names) != set(due.table(v)) or not there.all():
+        yield from _means_differ(part_of(parties, v), due, R, kinds)
+
+
+def _means_differ(
+    part: KeyedClient, due: Expected, R: Sequence[Sequence[oracle.Vector]], kinds: Sequence[int]
+) -> Iterator[str]:
+    """What of a client's means is not what was sent, read as specified."""
+    assert part.result is not None
+    n, primes, v = due.n, range(len(due.n.ring.primes)), part.number
+    found, params, most = part.result.matrix, due.params, Fraction(n.max_abs)
+    assert found is not None
+    if set(part.names) != set(due.table(v)):
+        yield f"which entities client {v} has"
+        return
+    last_bit = Fraction(2 if params.max_weight is None else 8) * Fraction(float(np.finfo(found.dtype).eps))
+    for k, name in enumerate(part.result.names):
+        G, at = [due.G(name, b) for b in primes], due.slot[name]
+        exact = [
+            oracle.read(tuple(R[b][at][j] for b in primes), tuple(G[b][j] for b in primes), len(due.began), n,
+                        len(due.noisy))
+            for j in range(due.d)
+        ]  # fmt: skip
+        heavy = True
+        if params.max_weight is not None:
+            *exact, share = exact
+            share /= most
+            heavy = share * 4 * params.clients * (params.max_weight + 1) > 1
+            exact = [x / share for x in exact] if heavy else exact
+        there = heavy and kinds[at] == 0
+        if bool(part.result.there[k]) != there or bool(part.result.below[k]) != (kinds[at] == 2):
             yield f"which means client {v} has"
-            continue
-        last_bit = Fraction(2) * Fraction(float(np.finfo(found.dtype).eps))
-        for name, row in zip(part.result.names, found, strict=True):
-            G = [due.G(name, b) for b, _ in primes]
-            for j, x in enumerate(row.tolist()):
-                at = due.slot[name]
-                row_R, row_G = tuple(R[b][at][j] for b, _ in primes), tuple(G[b][j] for b, _ in primes)
-                exact = oracle.read(row_R, row_G, len(due.began), n, len(due.noisy))
-                most = Fraction(n.max_abs)
-                if abs(Fraction(x) - max(-most, min(most, exact))) > abs(exact) * last_bit:
-                    yield f"a mean of client {v}"
+        for x, right, own in zip(found[k].tolist(), exact, due.table(v)[name], strict=True):
+            if there and abs(Fraction(x) - max(-most, min(most, right))) > abs(right) * last_bit:
+                yield f"a mean of client {v}"
+            if not there and x != own:
+                yield f"a row of client {v} that stays"
 
 
 def digested(*parts: bytes) -> bytes:

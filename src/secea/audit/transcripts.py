@@ -20,6 +20,7 @@ from secea.audit import KEYED, PAILLIER, Subject
 from secea.audit.attacks.names import Next, following
 from secea.audit.claims.counts import form_of
 from secea.audit.standing import standing_in
+from secea.table import as_table
 from secea.testing import Parties, insecure_seeded
 from secea.wire.messages import Buffer, Header
 
@@ -126,6 +127,29 @@ def with_many_names(subject: Subject, tap: Hashes) -> None:
         parties.round(tables)
 
 
+def with_a_minimum(subject: Subject, tap: Hashes) -> None:
+    """A minimum of owners and noise on every slot, without drop-outs and with one."""
+    for dropouts in (0, 1):
+        tables = tables_of(5, 11, 2)
+        options = {"min_owners": 3, "noise": 0.25, "dropouts": dropouts}
+        with standing_in({}, CHUNK_BYTES=300):
+            parties = _parties(subject, tables, tap, collusion=1, max_union=30, **options)
+            parties.setup()
+            parties.exchange.losses = dict.fromkeys((4,) * dropouts, parties.session.form.round_phase)
+            parties.contribute(tables)
+            parties.exchange.run(parties.session.form.round_phase, parties.clients)
+
+
+def with_weights(subject: Subject, tap: Hashes) -> None:
+    """Weighted means, and rows that are left out openly."""
+    tables = [as_table(table) for table in tables_of(4, 9, 2)]
+    for options, most in (({"max_weight": 50}, 50), ({"partial": True}, 1)):
+        parties = _parties(subject, tables_of(4, 9, 2), tap, collusion=2, **options)
+        parties.setup()
+        for _ in range(2):
+            parties.round([each.weighing(7 * np.arange(len(each)) % (most + 1)) for each in tables])
+
+
 def with_newcomers(subject: Subject, tap: Hashes) -> None:
     """A session that takes over the key of another one: somebody comes, and somebody leaves."""
     tables = tables_of(4, 7, 2)
@@ -156,7 +180,16 @@ def _parties(subject: Subject, tables: Tables, tap: Hashes, **params: Any) -> Pa
 
 Story = Callable[[Subject, Hashes], None]
 STORIES: Final[Mapping[str, tuple[Story, ...]]] = {
-    KEYED: (plain, with_drop_outs, with_small_primes, with_a_large_prime, with_many_names, with_newcomers),
+    KEYED: (
+        plain,
+        with_drop_outs,
+        with_small_primes,
+        with_a_large_prime,
+        with_many_names,
+        with_a_minimum,
+        with_weights,
+        with_newcomers,
+    ),
     PAILLIER: (paper,),
 }
 

@@ -1,8 +1,8 @@
 """The keyed form in plain integers on one page: read this first.
 
-Each function is a line of docs/protocol-keyed.md, sections K1 to K6, in its letters; section K5 works modulo one prime
-p at a time. Randomness is passed in, and a key stream is a list of uniform numbers that all who have its key know.
-Channels, signatures, votes, the blinding of names and the private union are left out.
+Each function is a line of docs/protocol-keyed.md, sections K1 to K6 and K11, in its letters. Section K5 works modulo
+one prime p at a time. Randomness is passed in, and a key stream is a list of uniform numbers that all who have its key
+know. Channels, signatures, votes, the blinding of names and the private union are left out.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ Draw = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True)
+class Least:
+    """K11: what all clients share for a minimum m of owners: m-1 columns for each slot."""
+
+    a: Rows = field(repr=False)  # 1 to m-1 in a circle that begins anywhere
+    rho: Rows = field(repr=False)  # not 0
+    beta: Rows = field(repr=False)
+    theta: Vector = field(repr=False)  # for each slot
+
+
+@dataclass(frozen=True, slots=True)
 class Secrets:
     """What all clients share in a round, and the server does not know: modulo one prime."""
 
@@ -34,6 +44,12 @@ class Secrets:
     H: Mapping[int, Rows] = field(repr=False)  # of each noise client, for each check and slot
     theta: Vector = field(repr=False)
     beta: Vector = field(repr=False)
+    least: Least | None = field(default=None, repr=False)
+    gamma: Rows = field(default=(), repr=False)  # with noise on every slot: for each check and slot, not 0
+
+    def weigh(self, k: int, i: int, row: Iterable[int]) -> int:
+        """What a row of slot i counts in check k: the sum of alpha_j times it, and gamma times that."""
+        return dot(self.alpha[k], row) * (self.gamma[k][i] if self.gamma else 1)
 
 
 def uniform(draw: Draw, below: int, count: int) -> Vector:
@@ -122,9 +138,31 @@ def upload(y: Mapping[int, Vector], d: int, s: Secrets, p: int) -> list[Vector]:
     rows = []
     for i in range(len(s.rho)):
         y_i, rho = (y[i], s.rho[i]) if i in y else ((0,) * d, 0)
-        checks = [dot(alpha, y_i) + J[i] for alpha, J in zip(s.alpha, s.J, strict=True)]
+        checks = [s.weigh(k, i, y_i) + J[i] for k, J in enumerate(s.J)]
         rows.append((*(rho * x % p for x in (*y_i, *checks)), rho, (s.theta[i] + s.beta[i] * rho) % p))
     return rows
+
+
+def everywhere(rows: Rows, z: Rows, s: Secrets, p: int) -> list[Vector]:
+    """K11, every client, in every slot: noise. rho_i*C*z_j in data, the same in checks, nothing in count and mark."""
+    noise = [(*z_i, *(s.weigh(k, i, z_i) for k in range(len(s.J))), 0, 0) for i, z_i in enumerate(z)]
+    return add([rows, [tuple(s.rho[i] * x for x in row) for i, row in enumerate(noise)]], p)
+
+
+def least_columns(own: Collection[int], s: Least, p: int, *, designated: bool) -> list[Vector]:
+    """K11: owners add rho in each column, the designated client subtracts a*rho everywhere; and marks of these."""
+    rows = []
+    for i, (a, rho, beta) in enumerate(zip(s.a, s.rho, s.beta, strict=True)):
+        counts = [((i in own) - (a_j if designated else 0)) * rho_j for a_j, rho_j in zip(a, rho, strict=True)]
+        marks = [s.theta[i] + beta_j * x for beta_j, x in zip(beta, counts, strict=True)]
+        rows.append(tuple(x % p for x in (*counts, *marks)))
+    return rows
+
+
+def share_of_bound(w: int, words: Sequence[int], max_weight: int) -> float:
+    """K11: a weight as a share of the bound, blurred by half a unit; 0 is 0. Two words of 32 bits."""
+    blurred = (w << 32) + ((words[0] + (words[1] << 32)) >> 32) - (1 << 31)
+    return math.ldexp(float(blurred), -32) / (max_weight + 1) if w else 0.0
 
 
 def mask(rows: Rows, n: int, prg: Mapping[int, Rows], p: int) -> list[Vector]:
@@ -139,7 +177,7 @@ def minus(rows: Rows) -> list[Vector]:
 
 def noise_column(e: Rows, H: Rows, s: Secrets, p: int) -> list[Vector]:
     """K5.1, a noise client: sum_j alpha_j*e_{i,j} + H_i for each check; the server learns e, and no alpha."""
-    return [tuple((dot(s.alpha[k], e_i) + H[k][i]) % p for k in range(len(H))) for i, e_i in enumerate(e)]
+    return [tuple((s.weigh(k, i, e_i) + H[k][i]) % p for k in range(len(H))) for i, e_i in enumerate(e)]
 
 
 def add(parts: Sequence[Rows], p: int) -> list[Vector]:
@@ -169,22 +207,32 @@ def unmask(
     return add([total, *map(minus, over)], p)
 
 
-def divide(total: Rows, e: Rows, columns: Rows, p: int) -> tuple[list[Vector], list[bool]]:
-    """K5.3, the server: R = Y/K + e, with the checks; where K = 0 the slot is empty, and its mark is sent."""
-    R: list[Vector] = []
-    for (*Y, K, mark), e_i, column in zip(total, e, columns, strict=True):
+def divide(total: Rows, e: Rows, columns: Rows, p: int, m: int = 1) -> tuple[list[Vector], list[int]]:
+    """K5.3, the server: R = Y/K + e, with the checks; 0 for each such slot.
+
+    Where K = 0 the slot is empty: 1, and its mark is sent. Where one of m-1 further columns is 0 it has fewer than m
+    owners: 2, and the mark of that column is sent (K11).
+    """
+    R, slots, last = list[Vector](), list[int](), 2 * (m - 1)
+    for row, e_i, column in zip(total, e, columns, strict=True):
+        *Y, K, mark = row[: len(row) - last]
+        least = row[len(row) - last :]
+        below = [least[m - 1 + k] for k in range(m - 1) if least[k] == 0]
+        slots.append(1 if K == 0 else 2 if below else 0)
         scaled = tuple(x * pow(K, -1, p) for x in Y) if K else ()
-        R.append(add([[scaled], [(*e_i, *column)]], p)[0] if K else (mark, *[0] * len(Y[1:])))
-    return R, [row[-2] == 0 for row in total]
+        proof = mark if K == 0 else below[0] if below else 0
+        R.append((proof, *[0] * len(Y[1:])) if slots[-1] else add([[scaled], [(*e_i, *column)]], p)[0])
+    return R, slots
 
 
-def right(R_i: Vector, empty: bool, i: int, uploads: int, s: Secrets, p: int) -> bool:
+def right(R_i: Vector, slot: int, i: int, uploads: int, s: Secrets, p: int) -> bool:
     """K5.4, everybody, for every slot: sum_j alpha_j*R_{i,j} + J_i + sum_w H_{w,i} = R_check; or |U| * theta_i."""
-    if empty:
-        return R_i == (uploads * s.theta[i] % p, *[0] * len(R_i[1:]))
+    if slot:
+        theta = s.least.theta if slot == 2 and s.least else s.theta
+        return R_i == (uploads * theta[i] % p, *[0] * len(R_i[1:]))
     data, sent = R_i[: -len(s.J)], R_i[-len(s.J) :]
     pads = [J[i] + sum(H[k][i] for H in s.H.values()) for k, J in enumerate(s.J)]
-    return sent == tuple((dot(alpha, data) + pad) % p for alpha, pad in zip(s.alpha, pads, strict=True))
+    return sent == tuple((s.weigh(k, i, data) + pad) % p for k, pad in enumerate(pads))
 
 
 def read(R: Vector, G: Vector, W: int, n: Numbers, left: int | None = None) -> Fraction:
@@ -208,30 +256,41 @@ def one_round(
     draw: Draw,
     D: int,
     U: Sequence[int],
-) -> list[Vector]:
-    """K5, all parties, modulo one prime: R from everybody's encoded rows v, by slot, and the noise e of those in U."""
-    M, d, checks, width = len(G), len(G[0]), range(n.checks), len(G[0]) + n.checks + 2
+    m: int = 1,
+    designated: int = 0,
+) -> tuple[list[Vector], list[int]]:
+    """K5, all parties, modulo one prime: R from everybody's encoded rows v, by slot, and the noise e of those in U.
+
+    With what each slot is: 0 where there is a mean. `m`: the minimum of owners, which one client subtracts.
+    """
+    M, d, checks, width = len(G), len(G[0]), range(n.checks), len(G[0]) + n.checks + 2 * m
     rho, theta, beta = tuple(1 + x for x in uniform(draw, p - 1, M)), uniform(draw, p, M), uniform(draw, p, M)
     alpha, J = ([uniform(draw, p, size) for _ in checks] for size in (d, M))
-    s = Secrets(rho, alpha, J, {w: [uniform(draw, p, M) for _ in checks] for w in e}, theta, beta)
+    begin, every = uniform(draw, m - 1, M) if m > 1 else (0,) * M, range(m - 1)
+    a = [tuple(1 + (start + k) % (m - 1) for k in every) for start in begin]
+    blinds = [tuple(1 + x for x in uniform(draw, p - 1, m - 1)) for _ in begin]
+    least = Least(a, blinds, [uniform(draw, p, m - 1) for _ in begin], uniform(draw, p, M))
+    s = Secrets(rho, alpha, J, {w: [uniform(draw, p, M) for _ in checks] for w in e}, theta, beta, least)
     prg = {pair: [uniform(draw, p, width) for _ in G] for pair in edges(range(len(v)), T + D + 1)}
-    near = [{u: stream for pair, stream in prg.items() if m in pair for u in pair - {m}} for m in range(len(v))]
-    hidden = {m: (draw(ORDER), draw(ORDER)) for m in range(len(v))} if D else {}  # a and b of each
+    near = [{u: stream for pair, stream in prg.items() if w in pair for u in pair - {w}} for w in range(len(v))]
+    hidden = {w: (draw(ORDER), draw(ORDER)) for w in range(len(v))} if D else {}  # a and b of each
     own = {b: [uniform(draw, p, width) for _ in G] for _, b in hidden.values()}
     uploads = []
-    for m, rows in enumerate(v):
+    for u, rows in enumerate(v):
         y = {i: tuple(n.C * x + g for x, g in zip(row, G[i], strict=True)) for i, row in rows.items()}
-        masked = mask(upload(y, d, s, p), m, near[m], p)
-        uploads.append(add([masked, own[hidden[m][1]]], p) if D else masked)
-    total = add([uploads[m] for m in U], p)
+        more = least_columns(rows.keys(), least, p, designated=u == designated)
+        bare = [(*one, *two) for one, two in zip(upload(y, d, s, p), more, strict=True)]
+        masked = mask(bare, u, near[u], p)
+        uploads.append(add([masked, own[hidden[u][1]]], p) if D else masked)
+    total = add([uploads[u] for u in U], p)
     if D:
         found = opened(hidden, U, len(v) - D, draw)
-        total = unmask(total, found, own, {a: near[m] for m, (a, _) in hidden.items()}, p)
+        total = unmask(total, found, own, {secret: near[w] for w, (secret, _) in hidden.items()}, p)
     columns = add([noise_column(e[w], s.H[w], s, p) for w in e], p)
-    R, empty = divide(total, add(list(e.values()), p), columns, p)
-    if not all(right(R[i], empty[i], i, len(U), s, p) for i in range(M)):
+    R, slots = divide(total, add(list(e.values()), p), columns, p, m)
+    if not all(right(R[i], slots[i], i, len(U), s, p) for i in range(M)):
         raise FederationError("a slot is not what the uploads add up to: there is no result")
-    return R
+    return R, slots
 
 
 def aggregate(
@@ -242,12 +301,14 @@ def aggregate(
     draw: Draw,
     D: int = 0,
     lost: Collection[int] = (),
+    m: int = 1,
 ) -> list[dict[Name, list[Fraction]]]:
     """All of round q, for inputs of double precision: each client gets the mean of each of its entities.
 
-    Up to D clients are `lost` in the middle of their upload. They get nothing, and nobody gets their rows.
+    Up to D clients are `lost` in the middle of their upload. They get nothing, and nobody gets their rows. With fewer
+    than m owners an entity has no mean.
     """
-    U = [m for m in range(len(tables)) if m not in lost]
+    U = [u for u in range(len(tables)) if u not in lost]
     noisy = noise_clients(range(len(tables)), T, q, D)
     polynomials = [uniform(draw, ORDER, T + 1) for _ in tables]
     key = {name: F(name, share(polynomials, -1)) for table in tables for name in table}
@@ -267,12 +328,16 @@ def aggregate(
         if w in U
     }
     G = [[uniform(draw, p, d) for _ in slot] for p in n.ring.primes]
-    R = [one_round(v, e, G_p, T, n, p, draw, D, U) for G_p, p in zip(G, n.ring.primes, strict=True)] if slot else []
+    turn = q % len(tables)
+    if m > 1 and turn not in U:
+        raise FederationError("who subtracts the minimum of owners is not in the sum: there is no result")
+    both = [one_round(v, e, G_p, T, n, p, draw, D, U, m, turn) for G_p, p in zip(G, n.ring.primes, strict=True) if slot]
+    R, there = [rows for rows, _ in both], [not any(each) for each in zip(*(slots for _, slots in both), strict=True)]
 
     def mean(i: int, j: int) -> Fraction:
         return read(tuple(rows[i][j] for rows in R), tuple(rows[i][j] for rows in G), len(noisy), n, len(e))
 
     return [
-        {name: [mean(slot[name], j) for j in range(d)] for name in table} if m in U else {}
-        for m, table in enumerate(tables)
+        {name: [mean(slot[name], j) for j in range(d)] for name in table if there[slot[name]]} if u in U else {}
+        for u, table in enumerate(tables)
     ]

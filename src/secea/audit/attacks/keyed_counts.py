@@ -192,16 +192,19 @@ class Owners:
             assert isinstance(part, KeyedClient)
             self.parts.append(part)
 
-    def encode(self, world: World, dtype: Any, beside: Floats | None = None) -> NDArray[np.int64]:
-        """What each client contributes: [clients, entities, d]. `beside` are further rows of all tables."""
-        out = np.zeros(world.rows.shape, np.int64)
+    def encode(
+        self, world: World, dtype: Any, beside: Floats | None = None, weights: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """What each client contributes: [clients, entities, columns]. `beside` are further rows of all tables."""
+        out = np.zeros((*world.rows.shape[:2], self.parts[0].params.columns), np.int64)
         for n, part in enumerate(self.parts):
             own = np.flatnonzero(world.owned[n])
             more = world.rows[n][:0] if beside is None else beside
             matrix = np.concatenate([world.rows[n][own], more]).astype(dtype)
             names = [self.names[e] for e in own]
             part.naming.names = replace(part.naming.names, own=tuple(names))
-            table = Table([*names, *(f"beside {i}" for i in range(len(more)))], matrix)
+            given = None if weights is None else weights[n][own]
+            table = Table([*names, *(f"beside {i}" for i in range(len(more)))], matrix, given)
             part.tables.look_at(table)
             out[n, own] = part.tables.encoded_rows(
                 table, np.arange(own.size, dtype=np.int32), part.tables.hashed(part.names)
@@ -231,15 +234,23 @@ class Seen:
         return replace(self, own=own, means=means, noise=noise)
 
 
-def seen(form: Keyed, params: Params, values: NDArray[np.int64], world: World, rounds: int = 1) -> Seen:
+def seen(
+    form: Keyed, params: Params, values: NDArray[np.int64], world: World, rounds: int = 1, *, exact: bool = True
+) -> Seen:
     """What the adversary sees after this many rounds, with the form's own noise."""
-    return seen_after(form, params, values, world, (rounds,))[-1]
+    return seen_after(form, params, values, world, (rounds,), exact=exact)[-1]
 
 
 def seen_after(
-    form: Keyed, params: Params, values: NDArray[np.int64], world: World, after: Sequence[int]
+    form: Keyed,
+    params: Params,
+    values: NDArray[np.int64],
+    world: World,
+    after: Sequence[int],
+    *,
+    exact: bool = True,
 ) -> list[Seen]:
-    """The same after each of several numbers of rounds, in ascending order."""
+    """The same after each of several numbers of rounds, in ascending order. `exact`: with residues modulo C."""
     inside = world.inside
     params = form.checked(params)
     n, everyone = form.numbers(params), tuple(range(params.clients))
@@ -248,7 +259,7 @@ def seen_after(
     streams.scale_rows(ring, sums, ring.constant([n.C // int(c) for c in world.counts]))
     sums_of_means, others, times, unit = np.zeros(values.shape[1:]), 0, n.C // law.scale, math.ldexp(1.0, -n.f)
     own, found = np.ldexp(values[:inside].sum(axis=0).astype(np.float64), -n.f), list[Seen]()
-    residues, entity = np.zeros((values.shape[1], n.C), np.int32), np.arange(values.shape[1])
+    residues, entity = np.zeros((values.shape[1], n.C if exact else 0), np.int32), np.arange(values.shape[1])
     for q in range(1, after[-1] + 1):
         turn = form.noise_clients(params, Agreement(participants=everyone, members=everyone, round=q))
         noisy = [w for w in turn if w >= inside]
@@ -257,7 +268,7 @@ def seen_after(
             streams.add_noise(ring, e, os.urandom(32), 0, law)
         streams.scale_rows(ring, e, ring.constant([times] * e.shape[1]))  # 1, except with a mutant's noise
         ring.add_into(e, sums)
-        for column in (centred(ring, e) % n.C).T:
+        for column in (centred(ring, e) % n.C).T if exact else ():
             residues[entity, column] += 1
         sums_of_means += ring.join(e, math.ldexp(1.0 / n.C, -n.f), len(noisy) * law.largest * times // 2)
         others += len(noisy)

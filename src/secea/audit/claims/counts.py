@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks import keyed_counts as counts
+from secea.audit.attacks import weights
 from secea.audit.attacks.keyed_counts import (
     BF16,
     DECIMALS,
@@ -30,6 +31,7 @@ from secea.audit.attacks.keyed_counts import (
 )
 from secea.audit.mutants import keyed as mutants
 from secea.audit.mutants import numbers as numbers_mutants
+from secea.audit.mutants import options
 from secea.audit.tails import FALSE_ALARM, judge
 from secea.forms.keyed import Keyed
 
@@ -230,4 +232,21 @@ def count_over_grids(subject: Subject) -> int:
         for a in (2.0, 0.5, 0.8):
             found = by_grid(fine.combined(a, coarse, 1 - a), kind, (a / 2, 1 - a))
             cases += right(f"{kind.name}, two grids", found, world)
+    return cases
+
+
+@claim("attack", KEYED, mutants=(options.UNBLURRED, options.BLUR_ANEW))
+def count_by_weights(subject: Subject) -> int:
+    """Keyed: an owner does not learn from the mean weight how many own the entity, though weights are whole numbers.
+
+    In one round, and in many in which nobody's weight changes. If it knows the others' weights, it learns something in
+    one round, and more with other weights in each: `secea audit --counts`.
+    """
+    cases = 0
+    for clients in (5, 10) if subject.thorough else (5,):
+        of = weights.Weighing(form_of(subject), TRIALS, clients, rng(9, clients))
+        own = weights.own_weights(of.world, of.rng, 0)
+        for q, was in zip((1, 40), of.constant(own, (1, 40)), strict=True):
+            found = [counts.by_grid(was, (1.0,), fill, of.world.possible) for fill in ((), (1.0,))]
+            cases += right(f"N={clients}, weights, {q} rounds", found, of.world)
     return cases

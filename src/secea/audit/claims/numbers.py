@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from itertools import product
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +21,14 @@ from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import keyed as keyed_mutants
-from secea.audit.mutants import names, views
+from secea.audit.mutants import names, options, views
 from secea.audit.mutants import numbers as mutants
 from secea.audit.tails import kolmogorov
 from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
+from secea.forms.keyed.numbers import honest
 from secea.forms.paillier import Paillier
 from secea.params import Params
 from secea.party.form import Form
@@ -79,7 +82,7 @@ def refused(form: Form, N: int, T: int | None, D: int) -> bool:
     PAILLIER,
     mutants=(
         mutants.QUORUM_OF_NEED, mutants.THRESHOLD_OF_PARTICIPANTS, mutants.SIGNATURES_ONE_LESS, views.NEIGHBOUR_LESS,
-        mutants.NOISE_OF_T, views.FEWER_NOISE, names.LATER_LISTS,
+        mutants.NOISE_OF_T, views.FEWER_NOISE, names.LATER_LISTS, options.FIRST_DESIGNATED,
     ),
 )  # fmt: skip
 def rules(subject: Subject) -> int:
@@ -124,6 +127,7 @@ def _keyed_rules(form: Form, params: Params) -> None:
             at = Agreement(phase, participants, participants)
             at_least(f"the quorum of {phase}", params, form.quorum(params, at), t)
             at_least(f"the fewest in {phase}", params, form.fewest(params, phase), t)
+    _rules_of_options(form, params)
     if spec.confirmed(N, T, D) and "agree" not in {row.phase for row in form.table(params)}:
         raise Objection(f"N={N}, T={T}, D={D}: a sum is opened without votes")
     for most in (1, 15, 16, 100, 170, 5000):
@@ -132,6 +136,17 @@ def _keyed_rules(form: Form, params: Params) -> None:
             found, asked_for = form.list_size(bounded, epoch), spec.list_size(most, epoch)
             at_most(f"the list of epoch {epoch}", params, found, asked_for)
     at_most("the last epoch of names", params, form.last_epoch, 1 + 16)
+
+
+def _rules_of_options(form: Keyed, params: Params) -> None:
+    """Who subtracts a minimum, and without whom there is no sum."""
+    N, fewest = params.clients, spec.fewest_participants(params.clients, params.T, params.dropouts)
+    for m, absent, q in product((2, N), {0, N - fewest}, (1, N - 1, N)):
+        participants, least = tuple(range(absent, N)), replace(params, min_owners=m)
+        turn = spec.designated(participants, q)
+        at = Agreement("upload", participants, participants, round=q)
+        if form.designated(least, at) != turn or turn not in form.needed(least, at):
+            raise Objection(f"{_of(params)}, round {q}: client {turn} does not subtract the minimum, or is not needed")
 
 
 def _paper_rules(form: Form, params: Params) -> None:
@@ -164,6 +179,20 @@ def bounded(subject: Subject) -> Iterator[Params]:
                         yield subject.form.checked(given)
                     except ParamsError:  # refused: too much for its field, or not a rule of this form
                         continue
+        if isinstance(subject.form, Keyed):
+            yield from _with_options(subject.form, N)
+
+
+def _with_options(form: Keyed, N: int) -> Iterator[Params]:
+    """Little noise, much noise, weights, and a minimum."""
+    some: tuple[dict[str, Any], ...] = (
+        {"noise": 1e-6}, {"noise": 0.5, "min_owners": N}, {"noise": 3e4}, {"max_weight": 1000, "min_owners": 2},
+    )  # fmt: skip
+    for (T, D), more in product({(1, 0), (N - 1, 0), (1, min(2, N - 2)), (max(1, N // 2 - 1), 1)}, some):
+        try:
+            yield form.checked(Params(N, 128, T, D, precision=30, max_entities=14541, max_union=14541, **more))
+        except ParamsError:
+            continue
 
 
 @claim(
@@ -172,7 +201,7 @@ def bounded(subject: Subject) -> Iterator[Params]:
     PAILLIER,
     mutants=(
         mutants.SIGMA_OF_THREE, mutants.ONE_CHECK, mutants.FIELD_HALVED, mutants.UNSCALED, mutants.FEW_UNITS,
-        mutants.SMALL_MULTIPLE,
+        mutants.SMALL_MULTIPLE, options.TOO_LITTLE, options.NOT_COUNTED,
     ),
 )  # fmt: skip
 def bounds(subject: Subject) -> int:
@@ -195,7 +224,14 @@ def _keyed_bounds(form: Form, params: Params) -> None:
     N, T, D = params.clients, params.T, params.dropouts
     n, most = form.numbers(params), min(N, spec.neighbours(T, D))
     primes, C, unit = n.ring.primes, spec.common_multiple(N), Fraction(params.resolution) * 2**n.f
-    sigma = spec.sigma_prime(params.sigma, T, params.max_entities, params.dim, params.rounds)
+    weighted = params.max_weight is not None
+    sigma = spec.sigma_prime(params.sigma, T, params.max_entities, params.dim + weighted, params.rounds)
+    for present in range(spec.fewest_participants(N, T, D), N + 1):
+        each = math.ldexp(spec.honest_deviation(params.noise, N, T, D, present), n.f)
+        at_least("the noise on every slot", params, n.spread_of(honest(params, present)), each * (1 - 1e-12))
+    width = spec.upload_columns(params.dim, n.checks, params.min_owners, weighted=weighted)
+    at_least("the width of an upload", params, form.width(params), width)
+    everywhere = spec.largest_noise_everywhere(params.noise, N, T, D, n.f)
     if len(set(primes)) != len(primes) or any(pow(3, p - 1, p) != 1 for p in primes):
         raise Objection(f"N={N}: the field is not made of different primes")
     at_least("check columns", params, n.checks, spec.check_columns(primes))
@@ -208,7 +244,7 @@ def _keyed_bounds(form: Form, params: Params) -> None:
         wide = spec.wide_number(params.resolution, n.f, noisy)
         at_least("the wide number", params, law.wide, wide)
         at_most("the error of a mean in resolutions", params, float(spec.off(law.s, n.w, law.wide, noisy) / unit), 1.0)
-        inputs = C * spec.largest_input(params.max_abs, n.f, n.s, n.w)
+        inputs = C * (spec.largest_input(params.max_abs, n.f, n.s, n.w) + everywhere)
         if 2 * (inputs + spec.largest_noise(C, law.s, law.wide, noisy)) >= n.ring.modulus:
             raise Objection(f"N={N}, T={T}, D={D}: means with noise do not fit into the field, f={n.f}")
 

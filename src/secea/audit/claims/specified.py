@@ -16,7 +16,7 @@ from secea.arithmetic.field import PRIMES30, RING56, RING61, Ring
 from secea.arithmetic.streams import Noise
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
-from secea.audit.mutants import derivations, keyed, views
+from secea.audit.mutants import derivations, keyed, options, views
 from secea.audit.mutants import specified as mutants
 from secea.audit.specified import Table, differs, lookup_table, recorded
 from secea.audit.standing import standing_in
@@ -24,7 +24,7 @@ from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.values import Values
-from secea.table import Name
+from secea.table import Name, as_table
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,15 @@ CASES: Final = (
     Case(4, 2, later=(1 << 24) + 9, more={"precision": 40}),
     Case(3, 1, later=5, more={"precision": 34}),
     Case(2, 1, later=(1 << 31) + 2, names=270, dim=1, chunk_bytes=1),
+    Case(5, 2, later=300, more={"min_owners": 3}),
+    Case(6, 1, later=70_000, gone=(3,), more={"dropouts": 2, "min_owners": 4, "noise": 0.125, "precision": 40}),
+    Case(3, 1, later=9, names=7, more={"noise": 1e-5, "min_owners": 2}),
+    Case(4, 2, later=8, more={"max_weight": 1000, "min_owners": 2}),
+    Case(4, 1, later=6, more={"max_weight": 3, "precision": 40}),
+    Case(4, 1, later=6, gone=(2,), more={"dropouts": 1, "partial": True, "min_owners": 2}),
 )
-"""Without drop-outs, with some, with primes of 30 bits, with 2^61 - 1, and with more chunks than fit into a byte."""
+"""Without drop-outs, with some, with primes of 30 bits, with 2^61 - 1, with more chunks than fit into a byte; and with
+each option."""
 
 
 def _tables(case: Case) -> list[Table]:
@@ -65,20 +72,28 @@ def _tables(case: Case) -> list[Table]:
     return tables
 
 
+def _weights(case: Case, tables: list[Table]) -> list[dict[Name, int]]:
+    """Of each row, 0 among them; none where there are none."""
+    most = case.more.get("max_weight") or int(case.more.get("partial", 0))
+    rng = np.random.default_rng(case.later)
+    return [{name: int(rng.integers(0, most + 1)) for name in table} for table in tables] if most else []
+
+
 @claim(
     "record",
     KEYED,
     mutants=(
         mutants.LIST_NOT_BOUND, mutants.HALF_THE_LIST, keyed.NO_FILL, keyed.NO_WIDE, derivations.ONE_PART,
         views.SAME_G, views.SAME_ALPHA, mutants.STALE_FILL, mutants.SHORT_ROUNDS,
-        mutants.SHORT_CHUNKS,
+        mutants.SHORT_CHUNKS, options.FIRST_DESIGNATED, options.TOO_LITTLE, options.UNBLURRED,
+        options.OPENLY_LEFT_OUT, options.NOT_WITHHELD,
     ),
 )  # fmt: skip
 def as_specified(subject: Subject) -> int:
     """Keyed: every byte of a union, of uploads and of broadcasts is what the specification makes of the same draws.
 
-    Made again in plain integers, with several chunks, drop-outs, and all kinds of fields; twice, with other names, and
-    many rounds later.
+    Made again in plain integers, with several chunks, drop-outs, all kinds of fields, minimum owners, weights, rows
+    left out and noise on every slot; twice, with other names, and many rounds later.
     """
     cases = 0
     for case in CASES:
@@ -99,10 +114,13 @@ def as_specified(subject: Subject) -> int:
                     parties.server.at = replace(parties.server.at, round=case.later)
                     parties.exchange.run(form.names_phase, parties.clients)
                 parties.exchange.losses = dict.fromkeys(case.gone, form.round_phase)
+                weights = _weights(case, tables)
+                given = [as_table(table, case.dim) for table in tables]
+                weighed = [each.weighing(some) for each, some in zip(given, weights, strict=True)] if weights else given
                 with recorded() as record:
-                    parties.contribute(tables)
+                    parties.contribute(weighed)
                     parties.exchange.run(form.round_phase, parties.clients)
-                for what in differs(parties, tables, record):
+                for what in differs(parties, tables, record, weights):
                     raise Objection(f"{what} is not as specified: {case}")
                 cases += sum(map(len, record.uploads.values())) + len(record.broadcast)
     return cases

@@ -296,6 +296,15 @@ class Everybody(Overheard):
         return replace(whole, spread=whole.spread * math.sqrt(honest / params.clients))
 
 
+class NotCounted(Overheard):
+    """The field has no room for the noise on every slot."""
+
+    def numbers(self, params: Params) -> Numbers:
+        """Those of a federation without noise."""
+        whole, bare = super().numbers(params), super().numbers(replace(params, noise=0.0))
+        return replace(bare, spread=math.ldexp(whole.spread, bare.f - whole.f))
+
+
 class AsIfAllWereThere(KeyedClient):
     """Adds as much as if nobody were absent."""
 
@@ -337,6 +346,7 @@ SAVED_SPREAD = mutant(
 NO_GAMMA = mutant("no-gamma", "Checks of slots without owners are not blinded by gamma.", checking(NoGamma))
 ONE_GAMMA = mutant("one-gamma-for-slots", "gamma is the same in all slots.", checking(OneGamma))
 TOO_LITTLE = mutant("noise-of-everybody", "The noise is scaled by N in place of those who are honest.", Everybody())
+NOT_COUNTED = mutant("noise-not-counted", "The field has no room for the noise on every slot.", NotCounted())
 FEW_ADD = mutant(
     "noise-of-a-few", "Where few take part, they add no more noise than where all do.",
     Overheard(of_client=AsIfAllWereThere),
@@ -388,7 +398,7 @@ class OpenlyLeftOut(KeyedClient):
     """Rows of weight 0 are left out, whether that was agreed on or not."""
 
     def _kept(self, own: slice) -> NDArray[np.int64]:
-        whole, self.params = self.params, replace(self.params, max_weight=None, partial=True)
+        whole, self.params = self.params, replace(self.params, max_weight=None, noise=0.0, partial=True)
         kept = super()._kept(own)
         self.params = whole
         return kept

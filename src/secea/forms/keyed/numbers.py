@@ -155,7 +155,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
                     _farthest(params, spread),
                 )  # fmt: skip
                 small = (noise_clients * s + (s << width)) / 2 + 2
-                if small <= ROOM * unit and _fits(found, noise_clients):
+                if small <= ROOM * unit and _fits(found, noise_clients, params):
                     return found
     raise ParamsError(
         f"no supported field can hold means of precision={params.precision} with {N} clients:"
@@ -176,7 +176,7 @@ def _farthest(params: Params, spread: float) -> int:
     return max(size * discrete.farthest(spread / math.sqrt(honest(params, size))) for size in sizes)
 
 
-def _fits(n: Numbers, noise_clients: int) -> bool:
+def _fits(n: Numbers, noise_clients: int, params: Params) -> bool:
     """Whether 2 * (C * the largest encoded input + all noise) is below the product of the primes.
 
     It counts the most noise of any number of noise clients up to this: noisy * wide <= WIDE * unit, and s*(C-1) >= C.
@@ -184,4 +184,5 @@ def _fits(n: Numbers, noise_clients: int) -> bool:
     """
     top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1)) + n.farthest
     noise = noise_clients * (n.s * (n.C - 1) - n.C) + n.C * wide_of(n.resolution, n.f, 1)
-    return n.farthest < 1 << MOST_VALUE_BITS and 2 * (n.C * (int(top) + n.s * n.w + 2) + noise) < n.ring.modulus
+    widest = discrete.farthest(n.spread_of(honest(params, 2)))  # of one client, where as few as may be take part
+    return widest < 1 << MOST_VALUE_BITS and 2 * (n.C * (int(top) + n.s * n.w + 2) + noise) < n.ring.modulus
