@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -36,6 +37,39 @@ def test_json_has_the_numbers_of_the_library() -> None:
     for name in plan.__dataclass_fields__:
         value = getattr(plan, name)
         assert found[name] == (list(value) if isinstance(value, tuple) else value)
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (("--min-owners", "4", "--max-weight", "50"), {"min_owners": 4, "max_weight": 50}),
+        (("--noise", "0.5"), {"noise": 0.5}),
+        (("--partial",), {"partial": True}),
+    ],
+)
+def test_options_are_planned_and_shown_beside_the_plain_choice(words: tuple[str, ...], options: dict[str, Any]) -> None:
+    plain = Params(clients=6, collusion=2, dim=16, max_entities=120, max_union=300)
+    before, after = (secea.plan(each, entities=300) for each in (plain, replace(plain, **options)))
+    found = planned(*words)
+    assert (found["setup_bytes"], found["round_bytes"]) == (after.setup_bytes, after.round_bytes)
+    rows = found["options_cost"]
+    assert (rows[0]["options"], rows[0]["round_bytes"]) == ({}, before.round_bytes)
+    assert (rows[-1]["options"], rows[-1]["round_bytes"]) == (options, after.round_bytes)
+    assert len(rows) == (2 if len(options) == 1 else 2 + len(options))
+    assert planned()["options_cost"] == []
+
+
+def test_a_plan_with_weights_says_how_exact_their_means_are() -> None:
+    output = " ".join(CliRunner().invoke(main, [*WORDS, "--max-weight", "50"]).output.split())
+    assert "What the options cost" in output
+    assert "form keyed, max_weight 50" in output
+    assert (
+        "A weighted mean is exact to within 1.1e-05 * 51 / (w - 1/2), plus 1 / (2w - 1) of the largest distance"
+        in output
+    )
+    assert "at w = 50 that is 1.2e-05 plus 1 %" in output
+    ran = CliRunner().invoke(main, [*WORDS, "--max-weight", "50", "--noise", "1"])
+    assert (ran.exit_code, "noise does not go together with partial or max_weight" in ran.output) == (3, True)
 
 
 def test_a_plan_says_whom_you_must_trust() -> None:

@@ -39,6 +39,7 @@ ABOUT: Final = {
 }
 """What each line of the policy means. The order is that of the file; what is missing here comes last."""
 EXACT_NAMES: Final = "names of entities are compared byte by byte, as UTF-8 text: other spellings are other entities"
+VERSION: Final = 1
 HEAD: Final = """\
 # The federation file: what all parties agree on. Nothing in it is secret, and all have the same.
 #
@@ -51,7 +52,7 @@ HEAD: Final = """\
 def as_toml(session: Session, fingerprints: Mapping[bytes, str]) -> str:
     """The content of the file. `fingerprints` has that of each key, for people."""
     roster = session.roster
-    lines = [HEAD, "secea = 1", f"fingerprint = {written(session.fingerprint)}", "", "[policy]"]
+    lines = [HEAD, f"secea = {VERSION}", f"fingerprint = {written(session.fingerprint)}", "", "[policy]"]
     lines += _policy(session)
     lines += ["", "[server]", _key(roster.server, fingerprints)]
     for name, key in zip(roster.names, roster.clients, strict=True):
@@ -105,6 +106,8 @@ def from_toml(data: bytes) -> dict[str, Any]:
     """What the file says, as JSON would have it: `params`, `form`, `options`, `server`, `clients`, `fingerprint`."""
     text = tomllib.loads(data.decode())
     _only(text, "the file", ("secea", "fingerprint", "policy", "server", "clients"))
+    if text["secea"] != VERSION:
+        raise ValueError(f"it is of version {text['secea']!r}, and this secea reads version {VERSION}")
     _only(text["server"], "the server", ("key",))
     for client in text["clients"]:
         _only(client, "a client", ("name", "key"))

@@ -84,11 +84,12 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     # With drop-outs: the sum, which becomes the broadcast, and uploads that are not complete, unless they are in files.
     summed = upload + min(upload, 2 * chunk) + (N * upload if upload <= HELD_BYTES else 0)
     held = summed if params.dropouts else 2 * (N + 3) * chunk
+    drawn = 8 * chunk if numbers.spread else 0  # what the numbers of a chunk are drawn from; in a thread for each core
     return {
         "kept": kept,
-        "client": kept + max(rows + 6 * chunk, 2 * table),
+        "client": kept + max(rows + 6 * chunk + drawn, 2 * table),
         "server": max(held, 2 * table),
-        "together": N * (kept + 2 * rows + min(3 * CHUNK_BYTES, upload)) + max(held, 4 * table),
+        "together": N * (kept + 2 * rows + min(3 * CHUNK_BYTES, upload)) + max(held, 4 * table) + min(N, 8) * drawn,
     }
 
 
