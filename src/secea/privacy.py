@@ -203,7 +203,7 @@ def epsilon_of(
     """The epsilon of `Params.noise` for a row of one client, or for `rows` rows of it; by default over all rounds.
 
     A sum of discrete Gaussians is not quite a discrete Gaussian. What is missing is counted as Kairouz, Liu and
-    Steinke do (arXiv 2102.06387, proposition 14). At our resolutions it is below the smallest float.
+    Steinke do (arXiv 2102.06387, proposition 14). Where each client adds ten units or more, it is no float at all.
     """
     if not params.noise:
         raise ParamsError("there is no noise: Params(noise=...), or secea.privacy.with_noise")
