@@ -17,9 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from secea.arithmetic.discrete import farthest
 from secea.arithmetic.field import M61, P56, PRIMES30, RING61
 from secea.errors import ParamsError
-from secea.forms.keyed.numbers import Numbers, numbers_of
+from secea.forms.keyed import Keyed
+from secea.forms.keyed.numbers import Numbers, honest, numbers_of
 from secea.params import Params
 
 Floats = NDArray[np.float64]
@@ -374,3 +376,28 @@ def test_the_harmonics_come_back_with_one_number_or_with_numbers_that_miss_one_v
             harmonics = found[(t.size - 1) * 2 // C * c :: (t.size - 1) * 2 // C * c]
             assert (np.abs(harmonics) > 1e-12).any() == seen
             assert (np.abs(harmonics) < 1e-60).all() != seen
+
+
+# ----------------------------------------------------------------------------------------------- noise on every slot
+
+
+@pytest.mark.parametrize(
+    ("N", "T", "D"), [(2, 1, 0), (5, 1, 0), (5, 4, 0), (7, 3, 0), (7, 2, 2), (10, 5, 2), (13, 3, 1)]
+)
+def test_honest_clients_add_the_noise_that_was_agreed_on_whoever_is_absent_or_drops_out(N: int, T: int, D: int) -> None:
+    params = Params(N, 4, collusion=T, dropouts=D, noise=0.5, max_entities=10, max_union=20)
+    numbers = Keyed().numbers(params)
+    fewest = Keyed().fewest(params)
+    for participants in range(fewest, N + 1):
+        in_the_sum = range(N - D, participants + 1) if D else [participants]
+        each = numbers.spread_of(honest(params, participants))
+        for size in in_the_sum:
+            together = each * math.sqrt(max(1, size - T))
+            assert together >= 0.5 * 2**numbers.f * (1 - 1e-12)
+            assert size * farthest(each) <= numbers.farthest
+    assert 2 * numbers.C * numbers.farthest < numbers.ring.modulus
+
+
+def test_without_noise_on_every_slot_nothing_changes() -> None:
+    plain = Keyed().numbers(Params(5, 4, collusion=4, max_entities=10, max_union=20))
+    assert (plain.spread, plain.farthest) == (0.0, 0)

@@ -91,9 +91,9 @@ class Params:
     partial: bool = False
     """Rows of weight 0 are left out openly: everybody sees which slots, without names, nobody contributed to."""
     noise: float = 0.0
-    """The standard deviation of noise that all participants together add to the sum of an entity's rows.
+    """The standard deviation of noise that honest participants together add to the sum of an entity's rows.
 
-    Those who are honest add so much, whoever drops out: a basis for differential privacy (form "keyed" only).
+    They add at least so much, whoever is absent or drops out: a basis for differential privacy (form "keyed" only).
     """
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from secea.audit.claims import (
     masks,
     names,
     numbers,
+    options,
     paillier,
     paillier_attacks,
     randomness,
@@ -40,6 +41,7 @@ from secea.forms.paillier import Paillier
 MODULES: Final[tuple[ModuleType, ...]] = (
     keyed_claims,
     views,
+    options,
     masks,
     specified,
     transcripts,

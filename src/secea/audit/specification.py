@@ -130,6 +130,33 @@ def check_columns(primes: Sequence[int]) -> int:
     return ceil(CHECK_BITS / min(p.bit_length() for p in primes))
 
 
+# ------------------------------------------------------------------------------------------- the keyed form: options
+
+
+def designated(participants: Sequence[int], q: int) -> int:
+    """With a minimum of owners: who subtracts it in attempt q (K11)."""
+    return participants[q % len(participants)]
+
+
+def upload_columns(d: int, checks: int, m: int, *, weighted: bool) -> int:
+    """Data, a weight, checks, count and mark; for a minimum m of owners m-1 columns, and as many marks (K11)."""
+    return d + (1 if weighted else 0) + checks + 2 + 2 * (m - 1)
+
+
+def honest_deviation(noise: float, N: int, T: int, D: int, present: int | None = None) -> float:
+    """What each adds to every slot, so that the honest ones in a sum add what was asked for (K11).
+
+    Without drop-outs all who are present are in it (None: N), and at least one of them is honest.
+    """
+    in_the_sum = N - D if D else present or N
+    return math.sqrt(noise**2 / max(1, in_the_sum - T))
+
+
+def largest_noise_everywhere(noise: float, N: int, T: int, D: int, f: int) -> int:
+    """All together never add more, in units of 2^-f: each is within twelve deviations (K11)."""
+    return max(n * ceil(12 * honest_deviation(noise, N, T, D, n) * 2.0**f) for n in range(2, N + 1))
+
+
 # ---------------------------------------------------------------------------------------------------- the paper's form
 
 P61: Final = 2**61 - 1

@@ -15,11 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic import portable
+from secea.arithmetic import discrete, portable, streams
 from secea.arithmetic._kernels import ffi
 from secea.arithmetic.field import Residues, Ring
 from secea.arithmetic.streams import Noise
 from secea.audit.attacks.keyed import Overheard
+from secea.audit.standing import attributes_stand_in
 from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.server import KeyedServer
 from secea.params import Params
@@ -102,10 +103,10 @@ class Small(Overheard):
         return made if isinstance(made, Summing) else Summing(self, params, session)
 
 
-def small(form: Overheard, p: int, clients: int, checks: int, per_chunk: int) -> Small:
-    """A form, whatever was taken away from it, over a tiny field."""
+def small(form: Overheard, p: int, clients: int, checks: int, per_chunk: int, *, everywhere: bool = False) -> Small:
+    """A form, whatever was taken away from it, over a tiny field. `everywhere`: with noise on every slot."""
     C, noise = math.lcm(*range(1, clients + 1)), Noise(1, (1,), 2)
-    numbers = TinyNumbers(Copies(p), C, 0, 1, noise, 1, 64.0, 64.0, columns=checks)
+    numbers = TinyNumbers(Copies(p), C, 0, 1, noise, 1, 64.0, 64.0, float(everywhere), columns=checks)
     options = {each.name: getattr(form, each.name) for each in fields(Overheard)} | {"batch": 4}
     made = type("Small", (Small, type(form)), {})(**options, tiny=numbers, per_chunk=per_chunk)
     assert isinstance(made, Small)
@@ -113,6 +114,10 @@ def small(form: Overheard, p: int, clients: int, checks: int, per_chunk: int) ->
 
 
 # --------------------------------------------------------------------------------------------------------------- draws
+
+
+class Variables(NDArray[np.int64]):
+    """Numbers that are drawn for every slot: which variables they are."""
 
 
 class Draws:
@@ -187,3 +192,31 @@ class Draws:
         return None
 
     encode = staticmethod(portable.encode)
+
+    # ------------------------------------------------------------------------------------------ noise on every slot
+
+    @contextmanager
+    def instead(self) -> Iterator[None]:
+        """Parties draw from here."""
+        others = (discrete, "gaussian", self._gaussian), (streams, "add_scaled", self._add_scaled)
+        with streams.use(0, self), attributes_stand_in(*others):
+            yield
+
+    def _gaussian(self, draw: Any, count: int, sigma: float) -> NDArray[np.int64]:
+        """Uniform numbers: each is a variable of the stream from which it would be drawn."""
+        stream = draw.__self__
+        self._elements(("everywhere", stream._key, stream._lane), (count,))
+        ids = self.streams["everywhere", stream._key, stream._lane][:count]
+        return np.array(ids, np.int64).view(Variables)
+
+    def _add_scaled(self, ring: Ring, acc: Residues, x: NDArray[np.int64], factor: int) -> None:
+        if not isinstance(x, Variables):
+            return _add_scaled(ring, acc, x, factor)
+        if self.values is None:
+            return None
+        drawn = np.take(self.values, np.asarray(x).reshape(-1), axis=1).astype(np.int64).reshape(acc.shape)
+        ring.add_into(acc, (drawn * factor % self.ring.p).astype(ring.dtype))
+        return None
+
+
+_add_scaled = streams.add_scaled

@@ -12,6 +12,7 @@ is uniform on a coset: the law of its view.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -21,7 +22,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic import streams
 from secea.arithmetic.field import Residues
 from secea.audit import Objection, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -33,7 +33,7 @@ from secea.forms.keyed.form import Kind
 from secea.forms.keyed.tables import Places, Tables
 from secea.party.phases import Agreement
 from secea.steps.means import Secrets
-from secea.table import Table
+from secea.table import Table, as_table
 from secea.wire.randomness import SEED_BYTES
 
 AT_ONCE: Final = 20_000
@@ -74,6 +74,14 @@ class Case:
     """Who does not take part in the union."""
     vanish: tuple[int, ...] = ()
     """Who is not in the last sum: their uploads come too late. The next round would need a new union."""
+    least: int = 1
+    """The minimum of owners."""
+    weighted: bool = False
+    """Rows have a weight, as their last number. 0 is one too."""
+    partial: bool = False
+    """Clients have rows for all of their names, and leave out those that they do not contribute."""
+    everywhere: bool = False
+    """All add noise to every slot. It is uniform here, so that nothing is left of a sum."""
 
     @property
     def present(self) -> list[int]:
@@ -92,27 +100,36 @@ class Case:
     def __str__(self) -> str:
         sizes = f"N={self.clients}, T={self.collusion}, D={self.dropouts}, M={self.slots}, d={self.dim}, p={self.p}"
         who = f"clients {self.inside}" if self.inside else "no client"
-        return f"{sizes}, {len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''}, {who} inside"
+        options = f"{f', m={self.least}' * (self.least > 1)}{', weights' * self.weighted}{', partial' * self.partial}"
+        options += ", noise everywhere" * self.everywhere
+        return f"{sizes}{options}, {len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''}, {who} inside"
+
+    @property
+    def columns(self) -> int:
+        """The numbers of a row."""
+        return self.dim + self.weighted
 
 
 def admitted(case: Case, world: World, *, server: bool, noise: bool = False) -> tuple[object, ...]:
     """What sections 7 and 8 of the specification let a coalition know of the others' rows, round by round.
 
     The server and clients: how many honest clients of U own each slot, and, if one of them owns it, the sum of these
-    clients' numbers. The server alone, and clients alone: which slots have no owner in U. Clients that knew all noise:
-    the means of their own slots too. (Noise is uniform here. What real noise leaves of a mean is the matter of the
-    claims on counts.)
+    clients' numbers. The server alone, and clients alone: which slots have no owner in U, and which fewer than the
+    minimum. Clients that knew all noise: the means of their own slots too. (Noise is uniform here. What real noise
+    leaves of a mean is the matter of the claims on counts.)
     """
     known: list[object] = []
     for r, rows in enumerate(world):
         for slot in range(case.slots):
             owners = [n for n in case.U(r) if slot in rows[n]]
-            honest, own = [n for n in owners if n not in case.inside], slot in case.own
+            honest, own = [n for n in owners if n not in case.inside], slot in case.own and not case.everywhere
+            below = 0 < len(owners) < case.least
             if server and case.inside:
                 known.append((len(honest), _sums(case, [rows[n][slot] for n in honest], 1) if own else ()))
             else:
-                mean = _sums(case, [rows[n][slot] for n in owners], len(owners)) if own and noise else ()
-                known.append((bool(owners), mean))
+                shown = own and noise and not below
+                mean = _sums(case, [rows[n][slot] for n in owners], len(owners)) if shown else ()
+                known.append((bool(owners), below, mean))
     return tuple(known)
 
 
@@ -129,15 +146,20 @@ class Stage:
 
     def __init__(self, subject: Subject, case: Case) -> None:
         assert isinstance(subject.form, Overheard)
-        self.case, self.form = case, small(subject.form, case.p, case.clients, case.checks, case.per_chunk)
+        self.case = case
+        self.form = small(subject.form, case.p, case.clients, case.checks, case.per_chunk, everywhere=case.everywhere)
         has = {n: case.own if n in case.inside else range(case.slots) for n in range(case.clients)}
         tables = [{f"name {slot}": np.zeros(case.dim) for slot in has[n]} for n in range(case.clients)]
-        options = {"collusion": case.collusion, "dropouts": case.dropouts, "dim": case.dim}
+        options: dict[str, Any] = {"collusion": case.collusion, "dropouts": case.dropouts, "dim": case.dim}
+        options |= {"min_owners": case.least, "partial": case.partial, "noise": float(case.everywhere)}
+        options["max_weight"] = case.p if case.weighted else None
         self.parties = replace(subject, form=self.form).parties(tables, **options)
         self.parties.setup()
         if case.absent:
             self.parties.union(case.present)
-        self.parties.contribute(tables)  # so that the server knows the union's L
+        given = [as_table(table) for table in tables]  # so that the server knows the union's L
+        ones = [Table.trusted(each.names, each.matrix, np.ones(len(each), np.int64)) for each in given]
+        self.parties.contribute(ones if case.weighted else given)
         self.params = self.parties.session.params
         server, numbers = self.parties.server.part, self.form.numbers(self.params)
         assert isinstance(server, Summing)
@@ -173,12 +195,14 @@ class Stage:
 
     def round(self, n: int, r: int, own: Rows) -> Round:
         """What client n has in hand when it uploads: its numbers, and its noise seed."""
-        part, none = self.part(n), (0,) * self.case.dim
+        part, columns = self.part(n), self.case.columns
         slots = [slot_of(name) for name in part.names]
-        numbers = np.array([own.get(slot, none) for slot in slots], np.int64).reshape(len(slots), self.case.dim)
-        rows = np.array([i if slot in own else -1 for i, slot in enumerate(slots)], np.int32)
+        numbers = np.array([own.get(slot, (0,) * columns) for slot in slots], np.int64).reshape(len(slots), columns)
+        rows = np.array([i if slot in own or self.case.partial else -1 for i, slot in enumerate(slots)], np.int32)
+        weights = np.array([slot in own for slot in slots], np.int64) if self.case.partial else None
         part.tables = Whole(part)
-        table = WholeTable(part.names, numbers.astype(np.float64), numbers=numbers)
+        floats = np.zeros((len(slots), self.case.dim))
+        table = WholeTable(part.names, floats, numbers[:, -1] if self.case.weighted else weights, numbers=numbers)
         part.round = Round(r + 1, table, rows, b"")
         part.enter(self.at(r))
         return part.round
@@ -231,7 +255,7 @@ class Play:
         self._begun = [{n: stage.round(n, r, rows[n]) for n in self.case.present} for r, rows in enumerate(world)]
         stage.ring.resize(1)
         self.draws = Draws(stage.ring)
-        with streams.use(0, self.draws):
+        with self.draws.instead():
             for r in range(len(world)):
                 stage.part(self.case.present[0]).secrets(stage.at(r)).alpha()
         self.alpha = sorted(self.draws.asked[NOBODY])
@@ -244,7 +268,7 @@ class Play:
         """All rounds, with these values of the variables: [copies, variables]."""
         self.draws.values = values
         self.stage.ring.resize(1 if values is None else len(values))
-        with streams.use(0, self.draws):
+        with self.draws.instead():
             return [self._round(r) for r in range(len(self.world))]
 
     def _round(self, r: int) -> Sent:
@@ -301,13 +325,13 @@ class Play:
     def judge(self, n: int, sent: Sent) -> None:
         """Client n checks and reads a broadcast. A `ProtocolError` if it refuses it."""
         self.stage.part(n).round = self._begun[sent.r][n]
-        with streams.use(0, self.draws), self.draws.of(n):
+        with self.draws.instead(), self.draws.of(n):
             for chunk, payload in enumerate(sent.broadcast):
                 self.stage.part(n).stream(Kind.MEANS, SERVER, chunk, len(sent.broadcast), memoryview(payload), sent.at)
 
     def _read(self, payloads: Sequence[bytes]) -> Iterator[Residues]:
         """An upload as the server reads it: rows, and columns where there are any."""
-        ring, width = self.stage.ring, self.case.dim + self.case.checks + 2
+        ring, width = self.stage.ring, self.stage.form.width(self.stage.params)
         for span, payload in zip(self.stage.spans(), payloads, strict=True):
             count = span.stop - span.start
             body = count * width * ring.element_bytes
@@ -320,7 +344,7 @@ class Play:
         ring = self.stage.ring
         for span, payload in zip(self.stage.spans(), sent.broadcast, strict=True):
             count = span.stop - span.start
-            yield ring.view(payload[:-count], count * (self.case.dim + self.case.checks))
+            yield ring.view(payload[:-count], count * (self.case.columns + self.case.checks))
             yield ring.constant(np.frombuffer(payload[-count:], np.uint8))
 
     # --------------------------------------------------------------------------------------------------------- views
@@ -339,19 +363,29 @@ class Play:
         return [each for one in sent for each in self.means(one)]
 
     def theta(self) -> list[Residues]:
-        """theta of each slot that has an owner in U: who knows it can call the slot empty."""
+        """theta of each slot that has an owner in U: who knows it can call the slot empty.
+
+        With a minimum of owners, also that of each slot that is not below it: who knows it can call the slot so.
+        """
         found, slots = [], self.stage.slots()
-        with streams.use(0, self.draws):
+        with self.draws.instead():
             for r, rows in enumerate(self.world):
-                owned = {slot for n in self.case.U(r) for slot in rows[n]}
+                owners = Counter(slot for n in self.case.U(r) for slot in rows[n])
                 for span, secrets in zip(self.stage.spans(), self._secrets(self.case.present[0], r), strict=True):
-                    found.append(secrets.theta[:, [i for i, slot in enumerate(slots[span]) if slot in owned]])
+                    counts = [owners[slot] for slot in slots[span]]
+                    found.append(secrets.theta[:, [i for i, c in enumerate(counts) if c]])
+                    if secrets.least is not None:
+                        enough = [i for i, c in enumerate(counts) if not 0 < c < self.case.least]
+                        found.append(secrets.least.theta[:, enough])
         return found
 
     def choices(self, alphas: int, rhos: int | None = None) -> Tiny:
         """Values of rho and alpha: so many of each, or all; always the same ones."""
         rng, p = np.random.default_rng(5), self.case.p
-        rho = np.array(list(product(range(1, p), repeat=len(self.rho))), np.int64).reshape(-1, len(self.rho))
+        decides, idle = self.order()
+        short = dict.fromkeys(decides, range(1, self.case.least)) | dict.fromkeys(idle, range(1, 2))
+        ranges = [short.get(each, range(1, p)) for each in self.rho]
+        rho = np.array(list(product(*ranges)), np.int64).reshape(-1, len(self.rho))
         alpha = np.array(list(product(range(p), repeat=len(self.alpha))), np.int64).reshape(-1, len(self.alpha))
         rho = rho if rhos is None or rhos >= len(rho) else rng.choice(rho, rhos, replace=False)
         alpha = alpha if alphas >= len(alpha) else rng.choice(alpha, alphas, replace=False)
@@ -365,6 +399,21 @@ class Play:
         values[:, self.rho] = 1
         values[:, variables] = np.stack([each.reshape(-1) for each in grid], axis=1)
         return values
+
+    def order(self) -> tuple[list[int], list[int]]:
+        """The variables that decide on the order of a minimum's columns, by their remainder, and those that do not.
+
+        Where m-1 divides p-1, the last one of a slot alone decides, and each remainder is equally likely.
+        """
+        decides, idle, each = list[int](), list[int](), 2 * self.case.checks
+        for r in range(len(self.world)) if self.case.least > 1 else ():
+            key = self.stage.part(self.case.present[0]).secrets(self.stage.at(r)).key("least order")
+            assert (self.case.p - 1) % (self.case.least - 1) == 0, "orders are not equally likely"
+            for (_, of, _), ids in self.draws.streams.items():
+                if of == key:
+                    decides += ids[each - 1 :: each]
+                    idle += [one for i, one in enumerate(ids) if (i + 1) % each]
+        return list(dict.fromkeys(decides)), list(dict.fromkeys(idle))
 
     def moving(self) -> list[int]:
         """The variables that move what the server opens."""

@@ -61,6 +61,18 @@ class Secrets:
     beta: Residues = field(repr=False)
     least: Least | None = field(default=None, repr=False)
     """With a minimum of owners."""
+    gamma: tuple[Residues, ...] = field(default=(), repr=False)
+    """With noise on every slot: [P, slots] for each check column, not 0, by which its sum of columns is multiplied.
+
+    A slot without owners has no J. Its sums of noise would show the server an equation of alpha.
+    """
+
+    def weighted(self, ring: Ring, k: int, rows: Residues, slots: NDArray[np.int64] | None = None) -> Residues:
+        """The sum of alpha_j * rows_j in check column k, for all slots or for these."""
+        sums = weighted_sums(ring, rows, self.alpha[k])
+        if not self.gamma:
+            return sums
+        return ring.multiply(sums, self.gamma[k] if slots is None else np.ascontiguousarray(self.gamma[k][:, slots]))
 
 
 def contribution(ring: Ring, y: Residues, slots: NDArray[np.int64], shared: Secrets) -> Residues:
@@ -70,7 +82,7 @@ def contribution(ring: Ring, y: Residues, slots: NDArray[np.int64], shared: Secr
     rows[:, :, -1] = shared.theta
     scaled_rows(ring, rows[:, :, :dim], y, rho, places=slots)
     for k in range(checks):
-        sums = weighted_sums(ring, y, shared.alpha[k])
+        sums = shared.weighted(ring, k, y, slots)
         ring.add_into(sums, np.ascontiguousarray(shared.J[k][:, slots]))
         rows[:, slots, dim + k] = ring.multiply(rho, sums)
     rows[:, slots, -2] = rho
@@ -87,7 +99,7 @@ def add_everywhere(ring: Ring, rows: Residues, z: Residues, shared: Secrets) -> 
     rows[:, :, :dim] = ring.add(np.ascontiguousarray(rows[:, :, :dim]), scaled)
     for k in range(checks):
         check = np.ascontiguousarray(rows[:, :, dim + k])
-        rows[:, :, dim + k] = ring.add_into(check, weighted_sums(ring, scaled, shared.alpha[k]))
+        rows[:, :, dim + k] = ring.add_into(check, shared.weighted(ring, k, scaled))
 
 
 def least_columns(ring: Ring, slots: NDArray[np.int64], least: Least, *, designated: bool) -> Residues:
@@ -104,9 +116,13 @@ def least_columns(ring: Ring, slots: NDArray[np.int64], least: Least, *, designa
     return np.concatenate([counts, marks], axis=2)
 
 
-def noise_columns(ring: Ring, e: Residues, alpha: Sequence[Residues], pads: Sequence[Residues]) -> Residues:
+def noise_columns(
+    ring: Ring, e: Residues, alpha: Sequence[Residues], pads: Sequence[Residues], gamma: Sequence[Residues] = ()
+) -> Residues:
     """Noise client w: sum of alpha_j * e_j, under its pads, for each check column: [P, slots, checks]."""
-    columns = [ring.add(weighted_sums(ring, e, a), pad) for a, pad in zip(alpha, pads, strict=True)]
+    sums = [weighted_sums(ring, e, a) for a in alpha]
+    scaled = [ring.multiply(each, g) for each, g in zip(sums, gamma, strict=True)] if gamma else sums
+    columns = [ring.add(each, pad) for each, pad in zip(scaled, pads, strict=True)]
     return np.stack(columns, axis=-1)
 
 
@@ -142,15 +158,11 @@ def right(ring: Ring, means: Residues, slots: NDArray[np.uint8], shared: Secrets
     checks = len(shared.alpha)
     dim = means.shape[2] - checks
     good = np.ones(means.shape[1], np.bool_)
-    minus_one = ring.constant(-1)
-    for k, alpha in enumerate(shared.alpha):
-        weights = ring.zeros(dim + checks)
-        weights[:, :dim] = alpha
-        weights[:, dim + k] = minus_one
-        sums = weighted_sums(ring, means, weights)
+    for k in range(checks):
+        sums = shared.weighted(ring, k, means[:, :, :dim])
         ring.add_into(sums, shared.J[k])
         ring.add_into(sums, shared.H[k])
-        good &= (sums == 0).all(axis=0)
+        good &= (sums == means[:, :, dim + k]).all(axis=0)
     if (slots != Slot.MEAN).any():
         theta = (
             shared.theta if shared.least is None else np.where(slots == Slot.BELOW, shared.least.theta, shared.theta)

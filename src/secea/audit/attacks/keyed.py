@@ -68,7 +68,7 @@ class Listening(KeyedServer):
         if kind is Kind.TABLE:
             ring, rows, width, kept = RING61, self.form.geometry(self.params, at).cells, union.COLUMNS, self.tables
         else:
-            ring, rows, width, kept = n.ring, at.size, self.params.dim + n.checks + 2, self.uploads
+            ring, rows, width, kept = n.ring, at.size, self.form.width(self.params), self.uploads
         body = (span.stop - span.start) * width * ring.element_bytes
         part = ring.from_bytes(bytes(payload[:body]), span.stop - span.start, width)
         kept.setdefault(sender, ring.zeros(rows, width))[:, span] = part

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,7 +23,7 @@ from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
 from secea.audit.derivations import SHORTEST, Trace, Use, traced
 from secea.audit.laws import Coset
-from secea.audit.mutants import common, numbers, views
+from secea.audit.mutants import common, numbers, options, views
 from secea.audit.mutants import derivations as mutants
 from secea.audit.mutants import keyed as keyed_mutants
 from secea.audit.tails import kolmogorov
@@ -31,6 +31,7 @@ from secea.errors import SERVER, FederationError, RoundLost, party
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.forms.paillier import Paillier
+from secea.table import Table, as_table
 from secea.testing import Parties
 from secea.wire.messages import Header
 
@@ -55,6 +56,8 @@ class Life:
     inside: tuple[int, ...]
     """The clients that conspire."""
     identities: dict[int, bytes] = field(repr=False)
+    columns: int = DIM
+    """The numbers of a row."""
     sums: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Whose uploads of each attempt q are added; all who were asked, if they never were."""
     names: dict[bytes, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -112,18 +115,25 @@ def _note(life: Life, parties: Parties) -> None:
                 life.names[key.tobytes()].add(str(part.names[i]))
 
 
+def _given(parties: Parties, tables: Tables) -> list[Table]:
+    """With weights, where rows have some."""
+    given = [as_table(table, DIM) for table in tables]
+    weighted = parties.session.params.max_weight is not None
+    return [each.weighing(np.arange(len(each)) % 5) if weighted else each for each in given]
+
+
 def _round(life: Life, parties: Parties, tables: Tables) -> None:
     members = parties.server.at.members
     if not parties.server.part.prepared(parties.server.at):
         parties.exchange.run(parties.session.form.prepare_phase, members)
-    parties.round([table if n in members else None for n, table in enumerate(tables)])
+    parties.round([table if n in members else None for n, table in enumerate(_given(parties, tables))])
     _note(life, parties)
 
 
 def _interrupted(life: Life, parties: Parties, tables: Tables, who: int) -> None:
     """A round in which a client vanishes when all but the last of its messages left; it comes back for a new union."""
     form, members = parties.session.form, parties.server.at.members
-    parties.contribute(tables)
+    parties.contribute(_given(parties, tables))
     parties.exchange.losses = {who: form.round_phase}
     before = parties.server.at
     with suppress(RoundLost):
@@ -143,11 +153,15 @@ def _dealt_in_vain(parties: Parties, who: int) -> None:
     parties.exchange.losses, parties.exchange.here = {}, set(parties.clients)
 
 
-def _live(subject: Subject, clients: int, collusion: int, dropouts: int, inside: tuple[int, ...]) -> Life:
+def _live(
+    subject: Subject, clients: int, collusion: int, dropouts: int, inside: tuple[int, ...], options: dict[str, Any]
+) -> Life:
     tables = [_made_tables(clients, shift) for shift in (0.0, 0.5, -0.5, 1.0, 0.25)]
     some = replace(subject, form=replace(form_of(subject), batch=3))
-    with traced(some, tables[0], collusion=collusion, dropouts=dropouts, max_union=2 * NAMES) as (trace, parties):
-        life = Life(trace, clients, dropouts, inside, {n: each.secret for n, each in parties.identities.items()})
+    numbers = {"collusion": collusion, "dropouts": dropouts, "max_union": 2 * NAMES, **options}
+    with traced(some, tables[0], **numbers) as (trace, parties):
+        identities = {n: each.secret for n, each in parties.identities.items()}
+        life = Life(trace, clients, dropouts, inside, identities, parties.session.params.columns)
         _dealt_in_vain(parties, clients - 2)
         parties.setup()
         for table in (*tables[:2], *tables[:2]):
@@ -176,8 +190,11 @@ def _live_with_paillier(subject: Subject, inside: tuple[int, ...]) -> Life:
     return Life(trace, len(tables), 0, inside, {n: each.secret for n, each in parties.identities.items()})
 
 
-LIVES: Final = ((5, 2, 0, (1, 3)), (7, 2, 1, (2, 5)))
-"""Clients, T, D, and who conspires: T+1, T+D+1, t, N-1 and the quorum of lists are all different."""
+LIVES: Final[tuple[tuple[int, int, int, tuple[int, ...], dict[str, Any]], ...]] = (
+    (5, 2, 0, (1, 3), {"max_weight": 9}),
+    (7, 2, 1, (2, 5), {"min_owners": 3, "noise": 0.125}),
+)
+"""Clients, T, D, who conspires, and options: T+1, T+D+1, t, N-1 and the quorum of lists are all different."""
 _lived: WeakKeyDictionary[Subject, dict[int, Life]] = WeakKeyDictionary()
 
 
@@ -289,12 +306,13 @@ def words_of_others(subject: Subject) -> int:
     return cases
 
 
-@claim("record", KEYED, mutants=(mutants.SAVED_MASKS, mutants.SAVED_BATCH, mutants.SAVED_NOISE))
+@claim("record", KEYED, mutants=(mutants.SAVED_MASKS, mutants.SAVED_BATCH, mutants.SAVED_NOISE, options.SAVED_SPREAD))
 def saved_states(subject: Subject) -> int:
     """Keyed: a client's saved state has nothing of which its masks or its noise are made.
 
     The server, T clients, and whoever reads all that another client ever saved, derive no mask that it shares with a
-    third one, none of its own that were not opened, and, without the server, no seed of its noise.
+    third one, none of its own that were not opened, none of its noise on every slot, and, without the server, no seed
+    of its other noise.
     """
     cases = 0
     for life in lives(subject):
@@ -302,11 +320,14 @@ def saved_states(subject: Subject) -> int:
         for n, saved in life.saved.items():
             after = life.trace.derivable({SERVER, *life.inside}, saved)
             apart = life.trace.derivable(life.inside, saved)
-            for use in life.uses("masks", "noise"):
+            for use in life.uses("masks", "noise", "stream"):
                 if use.how == "masks" and use.covers is not None and use.key in after - before:
                     raise Objection(f"what client {n} saves gives away keys of masks")
                 if use.how == "noise" and use.party == n and use.key in apart:
                     raise Objection(f"what client {n} saves gives away its noise")
+                everywhere = use.how == "stream" and use.covers is not None and use.covers.kind is Kind.UPLOAD
+                if everywhere and use.party == n and use.key in after:
+                    raise Objection(f"what client {n} saves gives away what it adds to every slot")
                 cases += 1
     return cases
 
@@ -345,12 +366,14 @@ def keys_of_rows(subject: Subject) -> int:
 @claim(
     "record",
     KEYED,
-    mutants=(mutants.NO_PARTS, mutants.ONE_PART, mutants.SAME_SECRET, mutants.LISTED_SECRETS),
-)
+    mutants=(
+        mutants.NO_PARTS, mutants.ONE_PART, mutants.SAME_SECRET, mutants.LISTED_SECRETS, options.PUBLIC_LEAST,
+    ),
+)  # fmt: skip
 def shared_streams(subject: Subject) -> int:
     """Keyed: the server alone derives none of the clients' shared key streams, and each client has a fresh part in all.
 
-    rho, alpha, J, H, theta and beta: fresh in each union and attempt.
+    rho, alpha, J, H, theta, beta and gamma, and those of a minimum of owners: fresh in each union and attempt.
     """
     cases = 0
     for life in lives(subject):
@@ -375,13 +398,15 @@ def shared_streams(subject: Subject) -> int:
     "record",
     KEYED,
     mutants=(mutants.PUBLIC_FILL, keyed_mutants.FILL_ANEW, mutants.SHARED_WEIGHTS, mutants.SHARED_NOISE,
-             mutants.SHARED_BLINDS, mutants.PUBLIC_NONCE),
+             mutants.SHARED_BLINDS, mutants.PUBLIC_NONCE, options.SHARED_SPREAD, options.SENT_SPREAD,
+             options.PUBLIC_BLUR),
 )  # fmt: skip
 def keys_of_ones_own(subject: Subject) -> int:
     """Keyed: all others together cannot derive what a client keeps to itself.
 
-    The keys of its fill, of its weights in the lookup table, of its polynomials and blinds, and the numbers behind its
-    points: the server and all other clients. The seed of its noise: all other clients, without the server.
+    The keys of its fill, of the blur of its weights, of what it adds to every slot, of its weights in the lookup table,
+    of its polynomials and blinds, and the numbers behind its points: the server and all other clients. The seed of its
+    other noise: all other clients, without the server.
     """
     cases = 0
     for life in lives(subject):
@@ -479,11 +504,15 @@ def unions_apart(subject: Subject) -> int:
 # ------------------------------------------------------------------------------------------------------- used once
 
 
-@claim("record", KEYED, PAILLIER, mutants=(mutants.ONE_LANE_OF_KEYS, numbers.ONE_POLYNOMIAL, mutants.KEPT_DEALING))
+@claim("record", KEYED, PAILLIER, mutants=(
+    mutants.ONE_LANE_OF_KEYS, numbers.ONE_POLYNOMIAL, mutants.KEPT_DEALING, options.EVERYWHERE_OF_CHUNKS,
+    options.EVERYWHERE_OF_ROUNDS,
+))  # fmt: skip
 def stretches_once(subject: Subject) -> int:
     """Both forms: no stretch of a party's own key stream is for two things: for two chunks, or twice for one.
 
-    Noise of shares, randomness of ciphertexts, weights of lookup tables, blinds, polynomials that share mask keys.
+    Noise of shares and on every slot, randomness of ciphertexts, weights of lookup tables, blinds, polynomials that
+    share mask keys.
     """
     cases = 0
     for life in lives(subject):
@@ -512,13 +541,15 @@ def stretches_once(subject: Subject) -> int:
     mutants=(
         keyed_mutants.SAME_MASKS, views.SAME_LANE, mutants.KEPT_MASKS, views.H_OF_CHUNKS, views.SAME_ALPHA,
         views.J_OF_CHUNKS, mutants.ONE_NOISE, views.SAME_NOISE, views.SAME_G, mutants.ONE_KEY_FOR_TWO,
+        options.LEAST_OF_CHUNKS, options.LEAST_OF_ROUNDS,
     ),
 )  # fmt: skip
 def key_streams_once(subject: Subject) -> int:
     """Keyed: no stretch of a key stream goes into two chunks, or twice into one.
 
     Of all rounds, attempts, unions and clients. Exceptions are those of the specification: two clients share a mask
-    with opposite signs; all share rho, J, theta and beta of a chunk; alpha is for all chunks of a round.
+    with opposite signs; all share rho, J, theta, beta, gamma and those of a minimum in a chunk; alpha is for all chunks
+    of a round.
     """
     cases = 0
     for life in lives(subject):
@@ -536,7 +567,7 @@ def key_streams_once(subject: Subject) -> int:
             if len(hows) > 1:
                 raise Objection(f"one key is for {' and for '.join(sorted(hows))}")
             first = every[0][0]
-            if first.how == "vector" and first.size == DIM and len({p[3] for p in places}) == 1:
+            if first.how == "vector" and first.size == life.columns and len({p[3] for p in places}) == 1:
                 alphas[every[0][1][3]].add(key)
                 continue
             if len(places) > 1:

@@ -18,6 +18,7 @@ from secea.arithmetic.field import Residues
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.laws import Mixture, Tiny, reduced
 from secea.audit.mutants import keyed as known_mutants
+from secea.audit.mutants import options
 from secea.audit.mutants import views as mutants
 from secea.audit.views import Case, Play, Rows, Sent, Stage, World, admitted
 from secea.errors import ProtocolError
@@ -30,8 +31,11 @@ MOST: Final = 200
 
 
 def numbers(case: Case, slot: int, owners: Sequence[int], variant: int) -> dict[int, tuple[int, ...]]:
-    """Each owner's numbers in a slot. Variants 0 and 1 have the same sum; in variant 3 all columns are equal."""
-    every = range(case.dim)
+    """Each owner's numbers in a slot. Variants 0 and 1 have the same sum; in variant 3 all columns are equal.
+
+    In variant 2 the others' weights, if there are any, are 0.
+    """
+    every = range(case.columns)
     given = {n: tuple(1 + j for j in every) for n in owners}
     honest = [n for n in owners if n not in case.inside]
     if variant == 1:
@@ -39,6 +43,8 @@ def numbers(case: Case, slot: int, owners: Sequence[int], variant: int) -> dict[
             given[n] = tuple((x + by) % case.p for x in given[n])
     if variant > 1:
         given.update({n: tuple((2 * x * (3 - variant) + 2 * n + slot) % case.p for x in given[n]) for n in honest})
+    if variant == 2 and case.weighted:
+        given.update({n: (*given[n][:-1], 0) for n in honest})
     return given
 
 
@@ -65,7 +71,7 @@ def worlds(case: Case, most: int) -> Iterator[World]:
         patterns = list(dict.fromkeys([patterns[0], tuple(one), tuple(reversed(one)), *few]))
     rounds = len(case.rounds)
     variants = [0] * rounds, [1] * rounds, [0] * (rounds - 1) + [2], [3] * rounds
-    for owners, some in product(patterns, variants if case.dim > 1 else variants[:3]):
+    for owners, some in product(patterns, variants if case.columns > 1 else variants[:3]):
         yield world(case, owners, some)
 
 
@@ -80,7 +86,8 @@ def everything(case: Case) -> Iterator[World]:
 def choices(play: Play, *, thorough: bool) -> Tiny:
     """Values of rho and alpha: a few, or up to `MOST`; but of rho always all, if nobody inside knows it."""
     rhos = None if not play.case.inside else 30 if thorough else 3
-    return play.choices(max(2, MOST // (rhos or (play.case.p - 1) ** len(play.rho))) if thorough else 2, rhos)
+    few = 2 if play.case.least == 1 or play.case.inside else 1  # a minimum has many values of rho
+    return play.choices(max(2, MOST // (rhos or (play.case.p - 1) ** len(play.rho))) if thorough else few, rhos)
 
 
 def compared(subject: Subject, case: Case, some: Iterable[World], **who: bool) -> int:
@@ -224,6 +231,124 @@ def view_with_drop_outs(subject: Subject) -> int:
     return every(subject, cases, more, server=True)
 
 
+# ------------------------------------------------------------------------------------------------------------- options
+
+
+@claim(
+    "exact view",
+    KEYED,
+    mutants=(
+        options.LEAST_IN_ORDER, options.LEAST_ONE_ORDER, options.LEAST_OF_CHUNKS, options.LEAST_OF_ROUNDS,
+        options.LEAST_ONE_RHO, options.LEAST_RHO_OF_COUNT, known_mutants.NO_MASKS,
+    ),
+)  # fmt: skip
+def view_of_a_minimum(subject: Subject) -> int:
+    """Keyed: with a minimum of owners the server alone sees which slots have none, too few, or enough: no count.
+
+    Whoever drops out, and over rounds. The order of a slot's columns and its blindings are all tried.
+    """
+    cases = (
+        Case(3, 2, least=2),
+        Case(3, 1, least=3),
+        Case(4, 3, least=3),
+        Case(4, 1, 1, least=2, vanish=(3,), rounds=(2,)),
+    )
+    more = (Case(3, 2, least=3, p=7), Case(4, 2, least=4, p=7), Case(4, 1, 1, least=3, vanish=(2,), rounds=(3,)))
+    tried = every(subject, cases, more, server=True)
+    for case in (Case(3, 1, slots=2, per_chunk=2, least=3), Case(3, 1, slots=2, per_chunk=1, least=3)):
+        tried += _two_slots(subject, case)
+    return tried + _two_slots(subject, Case(3, 1, least=3, rounds=(1, 2)))
+
+
+def _two_slots(subject: Subject, case: Case) -> int:
+    """Two slots below the minimum, or two rounds of one: which count each has makes no difference.
+
+    What the server opens, whatever is drawn, is looked at by itself: in which of the columns there is a 0.
+    """
+    stage, laws, tried = Stage(subject, case), list[Counter[bytes]](), 0
+    for counts in product((1, 2), repeat=case.slots * len(case.rounds)):
+        by_round = [counts[r * case.slots : (r + 1) * case.slots] for r in range(len(case.rounds))]
+        rounds = [world(case, [range(c) for c in some], [0])[0] for some in by_round]
+        play = Play(stage, tuple(rounds))
+        decides, _ = play.order()
+        orders = np.array(list(product(range(1, case.least), repeat=len(decides))), np.uint8)
+        values = np.random.default_rng(1).integers(1, case.p, (len(orders), play.draws.size), np.uint8)
+        values[:, decides] = orders
+        width = stage.form.width(stage.params)
+        sums = [one.reshape(len(orders), -1, width) for sent in play.sent(values) for one in sent.sums]
+        counts_at = slice(2 - 2 * case.least, 1 - case.least)
+        zeros = np.concatenate([(one[:, :, counts_at] == 0).reshape(len(orders), -1) for one in sums], axis=1)
+        laws.append(Counter(row.tobytes() for row in zeros))
+        tried += len(orders)
+    if any(other != laws[0] for other in laws[1:]):
+        raise Objection(f"{case}: where a slot's columns are 0 depends on counts below the minimum")
+    return tried
+
+
+@claim("exact view", KEYED, mutants=(mutants.NO_G, options.LEAST_THETAS))
+def view_below_a_minimum(subject: Subject) -> int:
+    """Keyed: T clients see which slots are below a minimum of owners, and of these nothing else, if they own them too.
+
+    With the server's help they see counts, as without a minimum.
+    """
+    cases = (
+        Case(3, 1, least=2, inside=(0,), own=(0,)),
+        Case(4, 1, least=3, inside=(1,), own=(0,)),
+        Case(4, 2, slots=2, least=3, inside=(1, 2), own=(0,)),
+    )
+    more = (
+        Case(4, 1, least=4, p=7, inside=(0,), own=(0,)),
+        Case(5, 2, 1, slots=2, per_chunk=1, p=7, least=3, inside=(0, 3), own=(1,), vanish=(2,)),
+    )
+    alone = every(subject, cases, more, server=False) + every(subject, cases[:2], more[:1], server=False, noise=True)
+    return alone + every(subject, cases, more, server=True)
+
+
+@claim(
+    "exact view",
+    KEYED,
+    mutants=(
+        options.NONE_EVERYWHERE, options.ONE_EVERYWHERE, options.EVERYWHERE_OF_CHUNKS, options.EVERYWHERE_OF_ROUNDS,
+    ),
+)  # fmt: skip
+def view_under_noise(subject: Subject) -> int:
+    """Keyed: with noise on every slot, the noise of one honest client covers all that others see of a sum.
+
+    Each number of each slot, chunk and round has noise of its own, whoever owns the slot. (Noise is uniform here, so
+    that nothing is left. How much there is of real noise is another claim's matter.)
+    """
+    cases = (
+        Case(2, 1, inside=(1,), own=(0,), everywhere=True, rounds=(1, 2)),
+        Case(2, 1, slots=2, dim=2, per_chunk=1, inside=(1,), own=(0, 1), everywhere=True),
+        Case(3, 1, inside=(2,), own=(0,), everywhere=True, least=2),
+        Case(4, 1, 1, inside=(1,), own=(0,), everywhere=True, vanish=(3,)),
+    )
+    more = (Case(3, 2, slots=2, p=7, inside=(0, 2), own=(1,), everywhere=True, rounds=(1, 2)),)
+    alone = (Case(3, 1, everywhere=True), Case(2, 1, dim=2, everywhere=True))
+    others = Case(3, 1, slots=2, inside=(2,), own=(0,), everywhere=True, least=2)
+    clients = every(subject, (others,), more, server=False, noise=True)
+    return every(subject, cases, more, server=True) + every(subject, alone, (), server=True) + clients
+
+
+@claim("exact view", KEYED, mutants=(options.OPENLY_LEFT_OUT, options.UNWEIGHTED_KEYS, mutants.NO_G))
+def view_of_weights(subject: Subject) -> int:
+    """Keyed: a weight is seen like any other number of a row, and a weight of 0 leaves no trace.
+
+    Where rows may be left out openly, others see who contributes, and never who has a row that it leaves out.
+    """
+    cases = (
+        Case(2, 1, weighted=True),
+        Case(3, 1, slots=2, weighted=True, inside=(2,), own=(1,)),
+        Case(3, 1, partial=True),
+        Case(3, 1, slots=2, per_chunk=1, partial=True, inside=(1,), own=(0,)),
+    )
+    more = (
+        Case(3, 2, weighted=True, p=7, inside=(0, 1), own=(0,), rounds=(1, 2)),
+        Case(4, 1, 1, partial=True, least=2, inside=(1,), own=(0,), vanish=(3,)),
+    )
+    return every(subject, cases, more, server=True) + every(subject, cases[1::2], more, server=False)
+
+
 # ------------------------------------------------------------------------------------------------------ wrong means
 
 
@@ -241,6 +366,11 @@ CHECKED: Final = (
     mutants.THETA_OF_CHUNKS,
     mutants.SAME_SECRETS,
     mutants.ONE_H,
+    options.LEAST_NO_THETA,
+    options.LEAST_NO_BETA,
+    options.LEAST_ONE_BETA,
+    options.LEAST_THETA_OF_EMPTY,
+    options.NO_GAMMA,
 )
 
 
@@ -248,7 +378,9 @@ CHECKED: Final = (
 def secrets_of_the_check(subject: Subject) -> int:
     """Keyed: the server alone learns nothing of alpha, nor of theta of a slot that has an owner, from uploads.
 
-    So a row other than the right one passes for one alpha in p, and a false "empty" for one theta in p.
+    So a row other than the right one passes for one alpha in p, and a false "empty" for one theta in p; with a minimum
+    of owners, a false "below the minimum" too. With noise on every slot, slots without owners show whether a sum of
+    alpha is 0, which it is for one in p.
     """
     cases = [
         Case(2, 1, sends=2),
@@ -257,19 +389,25 @@ def secrets_of_the_check(subject: Subject) -> int:
         Case(3, 1, 1, vanish=(2,)),
         Case(2, 1, p=3, checks=2),
         Case(2, 1, rounds=(1, 2)),
+        Case(3, 1, least=2),
+        Case(2, 1, p=3, least=2),
+        Case(3, 1, least=3),
+        Case(2, 1, slots=2, everywhere=True),
     ]
     if subject.thorough:
+        cases += [Case(3, 1, 1, least=2, everywhere=True, vanish=(2,))]
         cases += [Case(2, 1, p=7, dim=2, sends=2), Case(4, 2, slots=2, dim=2), Case(2, 1, p=7, rounds=(1, 2))]
     tried = 0
     for case in cases:
         stage = Stage(subject, case)
-        for owners in ([(0, 1)] * case.slots, [(0,), *[()] * (case.slots - 1)]):
+        tables: list[list[tuple[int, ...]]] = [[(0, 1)] * case.slots, [(0,), *[()] * (case.slots - 1)]]
+        for owners in (*tables, *([[tuple(range(case.clients))]] if case.least > 1 else ())):
             play = Play(stage, world(case, owners, [0] * len(case.rounds)))
-            values, size = play.choices(case.p ** len(play.alpha)), (case.p - 1) ** len(play.rho)
-            laws = [
-                play.law(values[k : k + size], server=True, alpha=False, theta=True)
-                for k in range(0, len(values), size)
-            ]
+            values = play.choices(case.p ** len(play.alpha))
+            every_alpha = np.split(values, case.p ** len(play.alpha))
+            if case.everywhere:
+                every_alpha = [each for each in every_alpha if each[0, len(play.rho) :].all()]
+            laws = [play.law(some, server=True, alpha=False, theta=True) for some in every_alpha]
             if any(other.law != laws[0].law for other in laws[1:]):
                 raise Objection(f"{case}: what the server sees depends on alpha, so it can forge means")
             if not all(each.free(sum(part.shape[1] for part in play.theta())) for each in laws):

@@ -173,7 +173,7 @@ def checking(secrets: type[RoundSecrets]) -> Overheard:
         def secrets(self, at: Agreement) -> RoundSecrets:
             """The others."""
             whole = super().secrets(at)
-            return secrets(whole.ring, whole.dim, whole.checks, whole.secret, whole.union, whole.q)
+            return secrets(**{each.name: getattr(whole, each.name) for each in fields(whole) if each.init})
 
     return Overheard(of_client=Client)
 
@@ -184,6 +184,7 @@ def _of_prime(b: int, ring: Ring, means: Residues, slots: NDArray[np.uint8], sha
     one: dict[str, Any] = {
         name: tuple(x[b : b + 1] for x in value) if isinstance(value, tuple) else value[b : b + 1]
         for name, value in cut.items()
+        if value is not None
     }
     rows = np.ascontiguousarray(means[b : b + 1])
     return right(Ring((ring.primes[b],)), rows, slots, Secrets(**one), members)

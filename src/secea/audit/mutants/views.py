@@ -368,7 +368,7 @@ class WrappingServer(Summing):
         np.remainder(total, primes[:, None, None], out=total)
 
     def _add(self, sender: int, chunk: int, payload: memoryview, at: Agreement) -> None:
-        ring, columns = self.numbers.ring, self.params.dim + self.numbers.checks + 2
+        ring, columns = self.numbers.ring, self.form.width(self.params)
         span = self.form.layout(Kind.UPLOAD, self.params, at, sender).span(chunk)
         shape = span.stop - span.start, columns
         body = math.prod(shape) * ring.element_bytes

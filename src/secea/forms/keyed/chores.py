@@ -21,7 +21,7 @@ from secea.arithmetic.ristretto import valid
 from secea.errors import SERVER
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.masking import hash_of, key_of, of_small_order, pair_of, public_of, voted
-from secea.forms.keyed.numbers import Numbers
+from secea.forms.keyed.numbers import Numbers, honest
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Tables
 from secea.params import Params
@@ -92,7 +92,8 @@ class Desk:
     @property
     def secrets(self) -> RoundSecrets:
         """What all clients share."""
-        return RoundSecrets(self.ring, self.params.columns, self.numbers.checks, KEY, KEY, 1, self.params.min_owners)
+        params, n = self.params, self.numbers
+        return RoundSecrets(n.ring, params.columns, n.checks, KEY, KEY, 1, params.min_owners, bool(n.spread))
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
@@ -146,7 +147,8 @@ class Desk:
             rows = means.contribution(n.ring, y, self.places, shared)
             if n.spread:
                 z = n.ring.zeros(self.slots, self.params.columns)
-                drawn = discrete.gaussian(KeyStream(KEY).bytes, z[0].size, n.spread)
+                deviation = n.spread_of(honest(self.params, self.params.clients))
+                drawn = discrete.gaussian(KeyStream(KEY).bytes, z[0].size, deviation)
                 streams.add_scaled(n.ring, z, drawn.reshape(z.shape[1:]), n.C)
                 means.add_everywhere(n.ring, rows, z, shared)
             if shared.least is not None:

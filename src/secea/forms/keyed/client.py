@@ -34,6 +34,7 @@ from secea.errors import (
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.masking import Masking
 from secea.forms.keyed.names import Naming
+from secea.forms.keyed.numbers import honest
 from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.forms.keyed.tables import Places, Result, Tables
 from secea.forms.keyed.values import each
@@ -207,7 +208,8 @@ class KeyedClient(ClientDefaults):
         assert self.union is not None
         given, out, tables = self.checked(table), self.released, self.tables
         rows = tables.where(given, self.names)
-        other = self.params.dropouts or (at.members, self._contributed(rows)) != (out.members, out.names)
+        once = self.params.dropouts or self.params.noise  # two sums with other noise would show more than one
+        other = once or (at.members, self._contributed(rows)) != (out.members, out.names)
         if round < out.round or (round == out.round and other):
             raise RoundLost(f"round {round} is lost: what was trained in it went out to {len(out.members)} clients")
         mine = Table.trusted(tuple(given.names), self.copied(given.matrix), given.weights)
@@ -421,8 +423,9 @@ class KeyedClient(ClientDefaults):
         assert self.union is not None
         n = self.numbers
         secrets = RoundSecrets(
-            n.ring, self.params.columns, n.checks, self.union.secret, self.union.L, at.round, self.params.min_owners
-        )
+            n.ring, self.params.columns, n.checks, self.union.secret, self.union.L, at.round, self.params.min_owners,
+            bool(n.spread),
+        )  # fmt: skip
         if secrets != self._secrets:  # else it has their keys
             self._secrets = secrets
         return self._secrets
@@ -477,7 +480,7 @@ class KeyedClient(ClientDefaults):
             slots = self.union.slots[own].astype(np.int64) - span.start
             rows = means.contribution(ring, y, slots, shared)
             if n.spread:
-                means.add_everywhere(ring, rows, self._spread(chunk, count), shared)
+                means.add_everywhere(ring, rows, self._spread(chunk, count, at), shared)
             if shared.least is not None:
                 designated = self.number == form.designated(params, at)
                 least = means.least_columns(ring, slots, shared.least, designated=designated)
@@ -489,16 +492,17 @@ class KeyedClient(ClientDefaults):
             e = ring.zeros(count, params.columns)
             noise = n.noise_of(form.noise_count(params, len(at.participants)))
             streams.add_noise(ring, e, self.round.noise_seed, chunk, noise)
-            columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count))
+            columns = means.noise_columns(ring, e, shared.alpha, drawn.pads(self.number, chunk, count), shared.gamma)
             yield ring.to_bytes(rows), ring.to_bytes(columns), self.round.noise_seed
 
-    def _spread(self, chunk: int, count: int) -> Residues:
+    def _spread(self, chunk: int, count: int, at: Agreement) -> Residues:
         """C times what it adds to every slot of a chunk: fresh discrete Gaussian numbers."""
         assert self.round is not None
         n, shape = self.numbers, (count, self.params.columns)
-        draw = KeyStream(self.round.spread_seed, chunk).bytes
+        deviation = n.spread_of(honest(self.params, len(at.participants)))
+        drawn = discrete.gaussian(KeyStream(self.round.spread_seed, chunk).bytes, count * shape[1], deviation)
         z = n.ring.zeros(*shape)
-        streams.add_scaled(n.ring, z, discrete.gaussian(draw, count * shape[1], n.spread).reshape(shape), n.C)
+        streams.add_scaled(n.ring, z, drawn.reshape(shape), n.C)
         return z
 
     def _mask(self, rows: Residues, seeds: Mapping[int, bytes], own_seed: bytes, chunk: int) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.discrete import farthest
+from secea.arithmetic import discrete
 from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring
 from secea.arithmetic.portable import MOST_WORDS
 from secea.arithmetic.streams import Noise
@@ -64,7 +64,9 @@ class Numbers:
     max_abs: float
     resolution: float
     spread: float = 0.0
-    """The standard deviation of the noise that each participant adds to every slot, in units. 0: there is none."""
+    """The standard deviation of the noise on every slot that honest participants add together, in units. 0: none."""
+    farthest: int = 0
+    """The most that all participants together add to a slot, whichever way."""
 
     @property
     def s(self) -> int:
@@ -81,10 +83,9 @@ class Numbers:
         """The coarsest grid that an input is taken to have."""
         return math.ldexp(1.0, math.frexp(self.max_abs)[1] - 1 - GRID_SHARE_BITS)
 
-    @property
-    def farthest(self) -> int:
-        """The largest such number, whichever way."""
-        return farthest(self.spread)
+    def spread_of(self, honest: int) -> float:
+        """What each participant adds to every slot, where at least so many are honest: its standard deviation."""
+        return self.spread / math.sqrt(honest)
 
     def noise_of(self, noisy: int) -> Noise:
         """The noise of each of `noisy` noise clients. The fewer there are, the wider it is: the total span is fixed."""
@@ -148,11 +149,13 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
                 wide = wide_of(params.resolution, f, noise_clients)
                 if s << width > unit / FILL_SHARE:
                     break
-                spread = math.ldexp(params.noise / math.sqrt(N - params.dropouts - T), f)
-                noise = Noise(s, digits, wide)
-                found = Numbers(ring, C, f, 1 << width, noise, sigma, params.max_abs, params.resolution, spread)
+                spread, noise = math.ldexp(params.noise, f), Noise(s, digits, wide)
+                found = Numbers(
+                    ring, C, f, 1 << width, noise, sigma, params.max_abs, params.resolution, spread,
+                    _farthest(params, spread),
+                )  # fmt: skip
                 small = (noise_clients * s + (s << width)) / 2 + 2
-                if small <= ROOM * unit and _fits(found, noise_clients, N):
+                if small <= ROOM * unit and _fits(found, noise_clients):
                     return found
     raise ParamsError(
         f"no supported field can hold means of precision={params.precision} with {N} clients:"
@@ -160,12 +163,25 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
     )
 
 
-def _fits(n: Numbers, noise_clients: int, clients: int) -> bool:
+def honest(params: Params, participants: int) -> int:
+    """At least so many of those in a sum are honest. Without drop-outs all participants are in it, otherwise t."""
+    return max(1, (params.clients - params.dropouts if params.dropouts else participants) - params.T)
+
+
+def _farthest(params: Params, spread: float) -> int:
+    """The most that participants add to every slot, however many there are."""
+    if not spread:
+        return 0
+    sizes = range(2, params.clients + 1)
+    return max(size * discrete.farthest(spread / math.sqrt(honest(params, size))) for size in sizes)
+
+
+def _fits(n: Numbers, noise_clients: int) -> bool:
     """Whether 2 * (C * the largest encoded input + all noise) is below the product of the primes.
 
     It counts the most noise of any number of noise clients up to this: noisy * wide <= WIDE * unit, and s*(C-1) >= C.
     What all participants add to every slot counts in full: an entity may have one owner.
     """
-    top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1)) + clients * n.farthest
+    top = math.ldexp(n.max_abs, n.f) * (1 + 2.0 ** -(GRID_SHARE_BITS + 1)) + n.farthest
     noise = noise_clients * (n.s * (n.C - 1) - n.C) + n.C * wide_of(n.resolution, n.f, 1)
     return n.farthest < 1 << MOST_VALUE_BITS and 2 * (n.C * (int(top) + n.s * n.w + 2) + noise) < n.ring.modulus

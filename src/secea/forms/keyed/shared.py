@@ -28,6 +28,8 @@ class RoundSecrets:
     q: int
     least: int = 1
     """m: the minimum of owners."""
+    everywhere: bool = False
+    """Whether clients add noise to every slot."""
     _keys: dict[tuple[str | int, ...], bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The keys of streams that were asked for: all chunks have the same."""
 
@@ -63,7 +65,13 @@ class RoundSecrets:
             theta=streams.stream(ring, self.key("theta"), chunk, rows),
             beta=streams.stream(ring, self.key("beta"), chunk, rows),
             least=self._least(chunk, rows) if self.least > 1 else None,
+            gamma=self._gamma(chunk, rows) if self.everywhere else (),
         )
+
+    def _gamma(self, chunk: int, rows: int) -> tuple[Residues, ...]:
+        """With noise on every slot, for each check."""
+        keys = [self.key("gamma", k) for k in range(self.checks)]
+        return tuple(streams.stream(self.ring, key, chunk, rows, nonzero=True) for key in keys)
 
     def _least(self, chunk: int, rows: int) -> Least:
         """For a minimum of owners."""

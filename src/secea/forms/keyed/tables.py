@@ -160,7 +160,7 @@ class Tables:
         """Embeddings from the means of all columns, and which of them can be means."""
         params, n = self._params, self._numbers
         most = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution
-        most += math.ldexp(params.clients * n.farthest, -n.f)
+        most += math.ldexp(n.farthest, -n.f)
         inside: NDArray[np.bool_] = np.all(np.abs(means) <= most, axis=1)
         if params.max_weight is None:
             return means, inside
