@@ -184,16 +184,17 @@ def test_tables_on_disk_are_tables(option: str, tmp_path: Path) -> None:
     world.check([result.as_dict() for result in results], tables, weights, range(3))
 
 
-def test_noise_is_as_wide_as_the_honest_ones_must_make_it() -> None:
-    """Seven participants add the noise of four, which are left if one drops out and two conspire."""
-    params = Params(clients=7, dim=200, collusion=2, dropouts=1, noise=0.5)
+@pytest.mark.parametrize(("dropouts", "here", "honest"), [(1, 7, 4), (0, 7, 5), (0, 5, 3), (1, 6, 4)])
+def test_noise_is_as_wide_as_the_honest_ones_must_make_it(dropouts: int, here: int, honest: int) -> None:
+    """Each adds so much that it is enough without the two who may conspire, and without who may drop out."""
+    params = Params(clients=7, dim=300, collusion=2, dropouts=dropouts, noise=0.5)
     fed: Any = Federation(params, entropy=insecure_seeded(5)(0))
     fed.setup([["all", n] for n in range(7)])
-    tables = [{"all": np.zeros(200), n: np.zeros(200)} for n in range(7)]
-    results = fed.round(tables)
+    tables = [{"all": np.zeros(300), n: np.zeros(300)} if n < here else None for n in range(7)]
+    results = fed.round(tables)[:here]
     assert all(np.array_equal(result["all"], results[0]["all"]) for result in results)
-    wide = 0.5 * np.sqrt(7 / 4)
-    for numbers in (np.concatenate([result[n] for n, result in enumerate(results)]), 7 * results[0]["all"]):
+    wide = 0.5 * np.sqrt(here / honest)
+    for numbers in (np.concatenate([result[n] for n, result in enumerate(results)]), here * results[0]["all"]):
         assert np.std(numbers) == pytest.approx(wide, rel=5 / np.sqrt(2 * numbers.size))
         assert abs(np.mean(numbers)) < 5 * wide / np.sqrt(numbers.size)
 
