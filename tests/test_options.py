@@ -199,6 +199,20 @@ def test_noise_is_as_wide_as_the_honest_ones_must_make_it(dropouts: int, here: i
         assert abs(np.mean(numbers)) < 5 * wide / np.sqrt(numbers.size)
 
 
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(("clients", "dropouts"), [(4, 1), (9, 0)])
+def test_the_plan_is_what_is_sent_to_the_last_byte(
+    option: str, clients: int, dropouts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (form_module, messages):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 300)
+    world = World(7, clients, OPTIONS[option], dropouts=dropouts, collusion=1)
+    world.round()
+    plan = secea.plan(world.params, entities=world.fed.server.M, form=world.fed.form)
+    assert plan.round_bytes == sum(hop.size for hop in world.fed.traffic if hop.round == 1)
+    assert plan.setup_bytes == sum(hop.size for hop in world.fed.traffic if hop.round == 0)
+
+
 # ------------------------------------------------------------------------------------------------ whoever comes or goes
 
 
