@@ -274,6 +274,24 @@ def test_without_drop_outs_whoever_vanishes_costs_the_round_and_the_next_works(o
         world.round()
 
 
+@pytest.mark.parametrize("options", [{"max_weight": 9}, {"partial": True}])
+def test_other_weights_of_a_round_that_went_out_do_not_follow(options: dict[str, Any]) -> None:
+    """They would show, beside the first sum, what was left out of it."""
+    fed: Any = Federation(Params(clients=4, dim=1, collusion=1, **options))
+    fed.setup([["a", "b"]] * 4)
+    rows, weights = {"a": [1.0], "b": [2.0]}, {"a": 1, "b": 1}
+    with pytest.raises(RoundLost):
+        fed.round([rows] * 4, weights=[weights] * 4, vanish={3: "upload"})
+    fed._exchange.here = {0, 1, 2, 3}
+    fed._exchange.run("secret", range(4))
+    fed.server.begin("ready", range(4))
+    fed._exchange.deliver()
+    client, table = fed.clients[0], Table(list(rows), np.array(list(rows.values())))
+    with pytest.raises(RoundLost, match="other values than these"):
+        client.contribute(table.weighing(weights | {"b": 0}), client.part.released.round)
+    client.contribute(table.weighing(weights), client.part.released.round)
+
+
 def test_what_is_below_the_minimum_is_known_after_a_restart() -> None:
     fed: Any = Federation(Params(clients=3, dim=1, min_owners=2))
     fed.setup([["a", "b"], ["a"], ["c"]])
