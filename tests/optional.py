@@ -49,10 +49,10 @@ def dues(params: Params, given: Sequence[tuple[Mapping[Any, Floats], Weights | N
     for table, weights in given:
         for name, row in table.items():
             owners.setdefault(name, []).append((row, 1 if weights is None else int(weights[name])))
-    return {name: _due(params, len(given), own) for name, own in owners.items()}
+    return {name: _due(params, own) for name, own in owners.items()}
 
 
-def _due(params: Params, members: int, own: Sequence[tuple[Floats, int]]) -> Due:
+def _due(params: Params, own: Sequence[tuple[Floats, int]]) -> Due:
     counted = [(row, weight) for row, weight in own if weight or not params.partial]
     if len(counted) < params.min_owners:
         return Due(below=bool(counted))  # without anybody it is empty
@@ -65,7 +65,7 @@ def _due(params: Params, members: int, own: Sequence[tuple[Floats, int]]) -> Due
         error += params.resolution
         if params.noise:
             n = Keyed().numbers(params)
-            error += members * n.farthest * 2.0**-n.f / len(counted)
+            error += n.farthest * 2.0**-n.f / len(counted)
     elif not w.any():
         return Due()
     else:

@@ -184,18 +184,33 @@ def test_tables_on_disk_are_tables(option: str, tmp_path: Path) -> None:
     world.check([result.as_dict() for result in results], tables, weights, range(3))
 
 
-def test_noise_is_as_wide_as_the_honest_ones_must_make_it() -> None:
-    """Seven participants add the noise of four, which are left if one drops out and two conspire."""
-    params = Params(clients=7, dim=200, collusion=2, dropouts=1, noise=0.5)
+@pytest.mark.parametrize(("dropouts", "here", "honest"), [(1, 7, 4), (0, 7, 5), (0, 5, 3), (1, 6, 4)])
+def test_noise_is_as_wide_as_the_honest_ones_must_make_it(dropouts: int, here: int, honest: int) -> None:
+    """Each adds so much that it is enough without the two who may conspire, and without who may drop out."""
+    params = Params(clients=7, dim=300, collusion=2, dropouts=dropouts, noise=0.5)
     fed: Any = Federation(params, entropy=insecure_seeded(5)(0))
     fed.setup([["all", n] for n in range(7)])
-    tables = [{"all": np.zeros(200), n: np.zeros(200)} for n in range(7)]
-    results = fed.round(tables)
+    tables = [{"all": np.zeros(300), n: np.zeros(300)} if n < here else None for n in range(7)]
+    results = fed.round(tables)[:here]
     assert all(np.array_equal(result["all"], results[0]["all"]) for result in results)
-    wide = 0.5 * np.sqrt(7 / 4)
-    for numbers in (np.concatenate([result[n] for n, result in enumerate(results)]), 7 * results[0]["all"]):
+    wide = 0.5 * np.sqrt(here / honest)
+    for numbers in (np.concatenate([result[n] for n, result in enumerate(results)]), here * results[0]["all"]):
         assert np.std(numbers) == pytest.approx(wide, rel=5 / np.sqrt(2 * numbers.size))
         assert abs(np.mean(numbers)) < 5 * wide / np.sqrt(numbers.size)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(("clients", "dropouts"), [(4, 1), (9, 0)])
+def test_the_plan_is_what_is_sent_to_the_last_byte(
+    option: str, clients: int, dropouts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (form_module, messages):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 300)
+    world = World(7, clients, OPTIONS[option], dropouts=dropouts, collusion=1)
+    world.round()
+    plan = secea.plan(world.params, entities=world.fed.server.M, form=world.fed.form)
+    assert plan.round_bytes == sum(hop.size for hop in world.fed.traffic if hop.round == 1)
+    assert plan.setup_bytes == sum(hop.size for hop in world.fed.traffic if hop.round == 0)
 
 
 # ------------------------------------------------------------------------------------------------ whoever comes or goes
@@ -257,6 +272,24 @@ def test_without_drop_outs_whoever_vanishes_costs_the_round_and_the_next_works(o
         with pytest.raises(RoundLost, match=f"client {lost} vanished"):
             world.round(vanish={lost: "upload"})
         world.round()
+
+
+@pytest.mark.parametrize("options", [{"max_weight": 9}, {"partial": True}])
+def test_other_weights_of_a_round_that_went_out_do_not_follow(options: dict[str, Any]) -> None:
+    """They would show, beside the first sum, what was left out of it."""
+    fed: Any = Federation(Params(clients=4, dim=1, collusion=1, **options))
+    fed.setup([["a", "b"]] * 4)
+    rows, weights = {"a": [1.0], "b": [2.0]}, {"a": 1, "b": 1}
+    with pytest.raises(RoundLost):
+        fed.round([rows] * 4, weights=[weights] * 4, vanish={3: "upload"})
+    fed._exchange.here = {0, 1, 2, 3}
+    fed._exchange.run("secret", range(4))
+    fed.server.begin("ready", range(4))
+    fed._exchange.deliver()
+    client, table = fed.clients[0], Table(list(rows), np.array(list(rows.values())))
+    with pytest.raises(RoundLost, match="other values than these"):
+        client.contribute(table.weighing(weights | {"b": 0}), client.part.released.round)
+    client.contribute(table.weighing(weights), client.part.released.round)
 
 
 def test_what_is_below_the_minimum_is_known_after_a_restart() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn, optim
 
+from optional import dues
 from secea.adapters import participant
 from secea.adapters.torch import Checkpoint, TorchRows
+from secea.adapters.weights import Weights
 from secea.engines.driver import Driver
 from secea.engines.host import Host
 from secea.engines.port import Failure, Order, Reply, Task, orders
@@ -21,7 +25,7 @@ from secea.forms.keyed import Keyed
 from secea.params import Params
 from secea.party.server import Server
 from secea.party.session import Session
-from secea.table import Table
+from secea.table import Name, Table
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import Buffer
 from truth import true_means
@@ -40,26 +44,29 @@ class Recommender(nn.Module):
         self.user = nn.Parameter(torch.randn(3))
         self.clicks = torch.rand(entities).round()
 
-    def loss(self) -> torch.Tensor:
+    def loss(self, some: slice) -> torch.Tensor:
         scores = self.items.weight @ self.user + self.bias
-        return nn.functional.binary_cross_entropy_with_logits(scores, self.clicks)
+        return nn.functional.binary_cross_entropy_with_logits(scores[some], self.clicks[some])
 
 
 class Site:
     """A model of its own, as it is in a process that has just started; it writes down what it had and gave."""
 
-    def __init__(self, n: int, started: list[Table], given: list[Table]) -> None:
+    def __init__(self, n: int, started: list[Table], given: list[Table], *, partial: bool) -> None:
+        self.partial = partial
         self.model = Recommender(len(SITES[n]), n)
         self.optimizer = optim.Adam(self.model.parameters(), lr=0.05)
         shared: list[nn.Module | torch.Tensor] = [self.model.items, self.model.bias]
-        self.rows = TorchRows(SITES[n], shared, optimizer=self.optimizer, state="reset")
+        weights: Weights | None = "trained" if partial else None
+        self.rows = TorchRows(SITES[n], shared, optimizer=self.optimizer, state="reset", weights=weights)
         self.started, self.given = started, given
 
     def train(self, number: int) -> None:
         self.started.append(self.rows.table())
+        some = slice(number % 2, None, 2) if self.partial else slice(None)
         for _ in range(5):
             self.optimizer.zero_grad()
-            self.model.loss().backward()
+            self.model.loss(some).backward()
             self.optimizer.step()
         self.given.append(self.rows.table())
 
@@ -70,19 +77,22 @@ class Site:
 class World:
     """Three sites in this process, reached by bytes; `fresh`: each round finds sites that have just been started."""
 
-    def __init__(self, folder: Path, *, fresh: bool) -> None:
-        self.folder, self.fresh = folder, fresh
+    def __init__(self, folder: Path, *, fresh: bool, **options: Any) -> None:
+        self.folder, self.fresh, self.params = folder, fresh, replace(PARAMS, **options)
         folder.mkdir()
         self.identities = {n: Identity.generate() for n in (*range(3), SERVER)}
         roster = Roster(tuple(self.identities[n].public for n in range(3)), self.identities[SERVER].public)
-        self.session = Session(PARAMS, roster, Keyed())
+        self.session = Session(self.params, roster, Keyed())
         self.started: list[list[Table]] = [[] for _ in SITES]
         self.given: list[list[Table]] = [[] for _ in SITES]
-        self.sites = [Site(n, self.started[n], self.given[n]) for n in range(3)]
+        self.sites = [self.site(n) for n in range(3)]
         self.hosts = {n: self.host(n) for n in range(3)}
 
+    def site(self, n: int) -> Site:
+        return Site(n, self.started[n], self.given[n], partial=self.params.partial)
+
     def host(self, n: int) -> Host:
-        site = self.sites[n] = Site(n, self.started[n], self.given[n])
+        site = self.sites[n] = self.site(n)
         keep = Checkpoint(self.folder / f"{n}.pt", model=site.model, optimizer=site.optimizer)
         store = Store(self.folder / str(n), self.identities[n], self.session.hash)
         return Host(
@@ -118,6 +128,26 @@ def test_a_model_trains_on_the_means_of_the_last_round_and_ends_with_the_last_on
         for started in world.started:
             for name, row in started[number + 1].as_dict().items():
                 assert np.abs(row - truth[name]).max() <= PARAMS.resolution + 1e-6
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_model_gives_the_rows_that_it_trained_and_keeps_those_that_have_no_mean(tmp_path: Path, fresh: bool) -> None:
+    world = World(tmp_path / "world", fresh=fresh, partial=True, min_owners=2)
+    world.run(3)
+    last: list[dict[Name, Any]] = [{} for _ in SITES]  # the means that each model has had
+    for number in range(3):
+        tables = [given[number] for given in world.given]
+        weights = [dict(zip(table.names, np.asarray(table.weights).tolist(), strict=True)) for table in tables]
+        due = dues(world.params, [(t.as_dict(), w) for t, w in zip(tables, weights, strict=True)])
+        for n, (table, started) in enumerate(zip(tables, world.started, strict=True)):
+            own, had = table.as_dict(), last[n]
+            assert weights[n] == {name: int(not np.array_equal(row, had.get(name, []))) for name, row in own.items()}
+            if fresh:
+                had.clear()  # a process that has just started knows only the means that it is given
+            for name, row in started[number + 1].as_dict().items():
+                assert due[name].meets(row, own[name])
+                had |= {} if due[name].low is None else {name: row}
+    assert [0 in np.asarray(given[1].weights) for given in world.given] == [True] * 3
 
 
 def test_a_site_that_is_started_anew_for_every_round_learns_the_same(tmp_path: Path) -> None:

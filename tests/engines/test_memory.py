@@ -50,7 +50,8 @@ Ran = tuple[int, list[int]]
 def run(tmp_path: Path) -> Callable[..., Ran]:
     """Run Python: the number of the process, and those of all processes that called mallopt."""
     shim, log = compiled.library(MALLOPT, tmp_path / "mallopt.so"), tmp_path / "log"
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    folders = [str(folder) for folder in Path(__file__).parents[:2]]
+    path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"LD_PRELOAD": str(shim), "SECEA_MALLOPT": str(log), "PYTHONPATH": path}
 
     def ran(*arguments: str) -> Ran:

@@ -420,7 +420,7 @@ def differs(
     weights: Sequence[Mapping[Name, int]] = (),
 ) -> Iterator[str]:
     """What of a round is not as specified: uploads, sums and broadcast to the bit, means but for rounding."""
-    spelled = [{str(name): weight for name, weight in own.items()} for own in weights]
+    spelled: list[dict[Name, int]] = [{str(name): weight for name, weight in own.items()} for own in weights]
     due = Expected(parties, tables, record, spelled)
     yield from union_differs(parties, due)
     ring = due.n.ring
