@@ -346,7 +346,7 @@ def view_of_weights(subject: Subject) -> int:
         Case(3, 2, weighted=True, p=7, inside=(0, 1), own=(0,), rounds=(1, 2)),
         Case(4, 1, 1, partial=True, least=2, inside=(1,), own=(0,), vanish=(3,)),
     )
-    return every(subject, cases, more, server=True) + every(subject, cases[1::2], more, server=False)
+    return every(subject, cases, more, server=True) + every(subject, cases[1::2], more[1:], server=False)
 
 
 # ------------------------------------------------------------------------------------------------------ wrong means
