@@ -101,6 +101,10 @@ REQUIRED = """
     fewer-noise-clients one-key-for-all-messages one-key-for-all-broadcasts identities-not-pinned freshness-unchecked
     no-psi reused-psi reused-r no-p-times-r one-noise-less one-seed-for-all alpha-equals-beta reused-key-stream
     union-weight-one union-total-shown contributors-not-proven
+    minimum-in-order minimum-with-one-rho minimum-unproved minimum-with-thetas minimum-with-theta-of-empty
+    sum-without-designated minimum-of-public-keys noise-left-out noise-drawn-once noise-of-any-chunk
+    noise-of-a-shared-key noise-of-everybody noise-of-a-few noise-drawn-again no-gamma weights-not-blurred
+    weights-blurred-anew weights-blurred-openly weights-not-recognised weight-0-shows
 """
 
 

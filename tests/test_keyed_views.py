@@ -63,6 +63,10 @@ CASES = [
     Case(3, 2, slots=2, checks=2, inside=(0, 1)),
     Case(4, 1, 1, slots=2, per_chunk=1, inside=(1,), own=(0,), vanish=(3,), rounds=(1, 2)),
     Case(7, 1, 2, p=11, inside=(2,), absent=(0,), vanish=(6,)),
+    Case(3, 1, inside=(1,), own=(0,), weighted=True),
+    Case(3, 1, slots=2, inside=(1,), own=(0,), partial=True),
+    Case(3, 1, 1, slots=2, everywhere=True, inside=(0,), vanish=(2,)),
+    Case(4, 1, slots=3, per_chunk=2, p=7, least=4, everywhere=True, inside=(0,), own=(1,)),
 ]
 
 
@@ -104,12 +108,16 @@ def test_without_noise_and_keys_the_broadcast_is_the_mean_of_those_in_the_sum(ca
     C = {2: 2, 3: 6, 4: 12, 7: 420}[case.clients]
     for r, sent in enumerate(play.sent(values)):
         rows, marks = (list(play.means(sent))[k::2] for k in range(2))
-        places = np.concatenate([part.reshape(5, -1, case.dim + case.checks) for part in rows], axis=1)
+        places = np.concatenate([part.reshape(5, -1, case.columns + case.checks) for part in rows], axis=1)
         empty = np.concatenate(marks, axis=1)
         for place, slot in enumerate(play.stage.slots()):
             owned = [given_rows[r][n][slot] for n in case.U(r) if slot in given_rows[r][n]]
+            below = 0 < len(owned) < case.least
             mean = [C * sum(column) * pow(len(owned), -1, case.p) % case.p for column in zip(*owned, strict=True)]
-            assert places[:, place, : case.dim].tolist() == [mean or [0] * case.dim] * 5
+            if below:
+                assert empty[:, place].tolist() == [2] * 5
+                continue
+            assert places[:, place, : case.columns].tolist() == [mean or [0] * case.columns] * 5
             assert empty[:, place].tolist() == [not owned] * 5
 
 

@@ -115,7 +115,7 @@ def every(subject: Subject, cases: Sequence[Case], more: Sequence[Case], **who: 
     """Compare the worlds of some cases; in a thorough run of more of them, and all inputs of the smallest."""
     some = [*cases, *more] if subject.thorough else cases
     tried = sum(compared(subject, case, worlds(case, 16 if subject.thorough else 10), **who) for case in some)
-    smallest = [c for c in some if (c.clients, c.slots, c.dim, len(c.rounds), c.own) == (2, 1, 1, 1, ())]
+    smallest = [c for c in some if (c.clients, c.slots, c.columns, len(c.rounds), c.own) == (2, 1, 1, 1, ())]
     if subject.thorough:
         tried += sum(compared(subject, case, everything(case), **who) for case in smallest)
     return tried
@@ -346,7 +346,7 @@ def view_of_weights(subject: Subject) -> int:
         Case(3, 2, weighted=True, p=7, inside=(0, 1), own=(0,), rounds=(1, 2)),
         Case(4, 1, 1, partial=True, least=2, inside=(1,), own=(0,), vanish=(3,)),
     )
-    return every(subject, cases, more, server=True) + every(subject, cases[1::2], more, server=False)
+    return every(subject, cases, more, server=True) + every(subject, cases[1::2], more[1:], server=False)
 
 
 # ------------------------------------------------------------------------------------------------------ wrong means
