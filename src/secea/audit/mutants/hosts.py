@@ -26,6 +26,7 @@ from secea.errors import ParamsError, RoundLost
 from secea.party.client import Client
 from secea.party.session import Session
 from secea.wire.keys import Identity
+from secea.wire.messages import Buffer
 
 
 def _sends_again(self: Host, round: int) -> None:
@@ -72,13 +73,13 @@ def _unlocked(self: Store) -> int:
     return os.open(self.folder, os.O_RDONLY)
 
 
-def _readable(self: Store, name: str, data: bytes) -> None:
+def _readable(self: Store, name: str, data: Buffer | Iterator[Buffer]) -> None:
     """Anybody may read."""
     saves(self, name, data)
     self._path(name).chmod(0o644)
 
 
-def _sealed_alike(self: Store, name: str, data: memoryview) -> Iterator[bytes]:
+def _sealed_alike(self: Store, name: str, data: Iterator[Buffer]) -> Iterator[bytes]:
     """The random prefix is always the same."""
     self._entropy = bytes
     return sealed(self, name, data)
