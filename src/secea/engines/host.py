@@ -73,7 +73,7 @@ class Host:
         self._trained = 0  # the round in which the table was trained
         self._saved = b""
         self._sending: Iterator[tuple[list[Buffer], bool]] = iter(())  # parts of the reply that have not left yet
-        self._part = -1  # the number of the first of them; -1 if the state has changed since
+        self._next = -1  # the number of the first of them; -1 if the state has changed since
         self.client = self._restored() or Client(session, number, identity, participant.names())
         self.client.part.copied = spool.copied
 
@@ -114,19 +114,19 @@ class Host:
 
         A large reply comes in parts: this gives the first one, and `Task.MORE` the others, made as they are asked for.
         """
-        client, part = self.client, order.round if order.task is Task.MORE else 0
+        client, number = self.client, order.round if order.task is Task.MORE else 0
         try:
             if order.task not in (Task.HELLO, Task.MORE):
-                self._sending, self._part = iter(()), -1
+                self._sending, self._next = iter(()), -1
                 self._take(order.messages)
                 if order.task is Task.TAKE:
                     return Reply()  # nothing of the new state leaves, so that it need not be saved
                 self._act(order)
-            if self._part != part:
+            if self._next != number:
                 self._save()
         except SecEAError as error:
             if not isinstance(error, ProtocolError) or client.vouched:
-                self._sending, self._part = iter(()), -1
+                self._sending, self._next = iter(()), -1
                 client.stop()  # any refusal ends the attempt, so that nobody can vary a message and compare
             self._log.noted("stopped", why=str(error))
             return self._reply([], told(error))
@@ -134,13 +134,13 @@ class Host:
             hello: list[Buffer] = [client.link.hello_message()]
             self._log.sent(hello)
             return self._reply(hello)
-        return self._sent(part)
+        return self._sent(number)
 
-    def _sent(self, part: int) -> Reply:
+    def _sent(self, number: int) -> Reply:
         """A part of the reply. One that was given before is made again, and is the same; after the last, nothing."""
-        if self._part < 0 or part < self._part:
-            self._sending, self._part = gathered(self.client.outbox()), 0
-        skipped, self._part = part - self._part, part + 1
+        if self._next < 0 or number < self._next:
+            self._sending, self._next = gathered(self.client.outbox()), 0
+        skipped, self._next = number - self._next, number + 1
         for messages, more in islice(self._sending, skipped, None):
             self._log.sent(messages)
             return self._reply(messages, more=more)

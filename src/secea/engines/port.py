@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Protocol
 
+from secea.engines.spool import rest
 from secea.errors import ProtocolError, party
+from secea.party.form import HELD_BYTES
 from secea.wire.messages import Buffer
 
-PART_BYTES: Final = 1 << 24
+PART_BYTES: Final = HELD_BYTES
 """Of the messages in one part of an order or of a reply; one message, if it is larger."""
 
 
@@ -127,7 +129,10 @@ def asked(order: Order, ask: Callable[[Order], Reply]) -> Iterator[Reply]:
     """
     reply = Reply()
     for part in order.parts():
-        if (reply := ask(part)).fault:
+        reply = ask(part)
+        for message in part.messages:
+            rest(message)  # others may get it later
+        if reply.fault:
             break
     number = order.round if order.task is Task.MORE else 0
     while reply.more and not reply.fault:
