@@ -146,7 +146,7 @@ class Sites:
 
     def _check(self, n: int, means: Mapping[str, Sequence[float]], number: int) -> None:
         shares = self.log("server", event="accepted", kind=UPLOADS[self.form], round=number)
-        who = {int(line["from"].split()[1]) for line in shares}
+        who = {int(line["from"].split()[1]) for line in shares if line["chunk"] + 1 == line["chunks"]}
         tables = [self._contributed(v, number) for v in sorted(who)]
         assert set(means) == set(trial.names_of(n, self.entities))
         for entity, mean in means.items():
