@@ -81,7 +81,7 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     return {
         "kept": kept,
         "client": kept + max(rows + 6 * chunk, 2 * table) + 4 * part,
-        "server": max(held, 2 * table) + 3 * N * part,
+        "server": max(held, 2 * table, N * min(upload, 3 * part) + 2 * part),
         "together": N * (kept + 2 * rows + min(3 * CHUNK_BYTES, upload)) + max(held, 4 * table),
     }
 
