@@ -226,7 +226,7 @@ def test_a_round_takes_little_memory_beyond_tables_and_results(dropouts: int, mo
         tracemalloc.stop()
     results = sum(mean.matrix.nbytes for mean in means)
     whole = entities * (dim + 3) * 8  # an upload
-    assert most - results < whole, (most - results) / whole
+    assert most - results < 1.5 * whole, (most - results) / whole  # with drop-outs, sum and broadcast alone were 2
 
 
 def test_an_upload_that_is_not_complete_goes_to_a_file_and_counts_as_from_memory(
