@@ -43,6 +43,9 @@ def series(base: Shape, steps: int) -> Iterator[tuple[str, list[tuple[int, Shape
     yield "entities", [(few * k, base.but(own=few * k, bound=M)) for k in doubled if few * k * base.clients >= M]
 
 
+OWN: Final = "Bytes are flat in the entities really owned. CPU is not: own rows are encoded, filled and put under keys."
+
+
 def growth(scale: Scale, tick: Tick) -> Section:
     """One grid for each variable, with a column for each value, and one of the exponents."""
     keep_freed_memory()  # as in the processes that an engine starts
@@ -56,7 +59,7 @@ def growth(scale: Scale, tick: Tick) -> Section:
         grids[name] = grid
         for row, figure in _fits(grid).items():
             fits.rows.setdefault(row, {})[name] = figure
-    notes = [f"CKKS was measured on {ONE_OF} ciphertexts of each client, and multiplied.", *missing()]
+    notes = [f"CKKS was measured on {ONE_OF} ciphertexts of each client, and multiplied.", OWN, *missing()]
     return Section(f"around {scale.growth}", {"exponents": fits, **grids}, notes)
 
 

@@ -15,7 +15,7 @@ from optional import dues
 from secea.engines.driver import Driver
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
-from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.port import Failure, Order, Reply, Task, asked, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, RoundLost
 from secea.forms.keyed import Keyed
@@ -81,11 +81,16 @@ class Loopback:
                 self.world.restart(n)
                 yield n, Failure("killed")
                 continue
-            reply = Reply.parse(self.world.hosts[n].obey(Order.parse(order.to_bytes(), SERVER)).to_bytes(), n)
-            self.seen.append((n, order, reply))
-            if fate:
-                self.world.restart(n)
-            yield n, Failure("killed") if fate else reply
+            for reply in asked(order, partial(self._carried, n)):
+                self.seen.append((n, order, reply))
+                if fate:
+                    self.world.restart(n)
+                yield n, Failure("killed") if fate else reply
+                if fate:
+                    break
+
+    def _carried(self, n: int, part: Order) -> Reply:
+        return Reply.parse(self.world.hosts[n].obey(Order.parse(part.to_bytes(), SERVER)).to_bytes(), n)
 
 
 class World:

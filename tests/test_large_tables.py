@@ -23,8 +23,10 @@ from secea.engines import spool
 from secea.errors import DataError, RoundLost
 from secea.forms.keyed import Keyed
 from secea.forms.keyed import form as form_module
+from secea.forms.keyed import server as keyed_server
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.values import Values, each
+from secea.party import server as party_server
 from secea.steps import oprf, union
 from secea.testing import Parties
 from secea.wire import messages
@@ -204,10 +206,9 @@ def test_means_are_given_away_once() -> None:
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
-def test_a_round_takes_little_memory_beyond_tables_results_and_the_sum(
-    dropouts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spool, "HELD_BYTES", 1 << 16)
+def test_a_round_takes_little_memory_beyond_tables_and_results(dropouts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (spool, keyed_server, party_server):
+        monkeypatch.setattr(module, "HELD_BYTES", 1 << 16)
     monkeypatch.setattr(form_module, "CHUNK_BYTES", 1 << 16)
     rng = np.random.default_rng(RNG_SEED)
     entities, dim = 6_000, 64
@@ -225,8 +226,7 @@ def test_a_round_takes_little_memory_beyond_tables_results_and_the_sum(
         tracemalloc.stop()
     results = sum(mean.matrix.nbytes for mean in means)
     whole = entities * (dim + 3) * 8  # an upload
-    beyond = most - results - (2 * whole if dropouts else 0)  # the sum, and the broadcast that it becomes
-    assert beyond < whole, (beyond / whole, most / whole)
+    assert most - results < 1.5 * whole, (most - results) / whole  # with drop-outs, sum and broadcast alone were 2
 
 
 def test_an_upload_that_is_not_complete_goes_to_a_file_and_counts_as_from_memory(
@@ -256,6 +256,75 @@ def test_an_upload_that_is_not_complete_goes_to_a_file_and_counts_as_from_memory
         assert all(
             np.abs(row - left[name]).max() < 1.01 * fed.params.resolution for name, row in mean.as_dict().items()
         )
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_sums_and_broadcasts_that_wait_in_files_give_the_same_means(
+    dropouts: int, monkeypatch: pytest.MonkeyPatch, many_chunks: None
+) -> None:
+    kinds: list[str] = []
+
+    class Noted(spool.Files):
+        def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+            kinds.append("sum")
+            return super().zeros(shape, dtype)
+
+        def kept(self, message: messages.Buffer) -> messages.Buffer:
+            kinds.append("broadcast")
+            copy = super().kept(message)
+            assert bytes(copy) == bytes(message)
+            return copy
+
+    monkeypatch.setattr(spool, "_FILE_BYTES", 1 << 12)
+    monkeypatch.setattr(spool, "Files", Noted)
+    for module in (keyed_server, party_server):
+        monkeypatch.setattr(module, "HELD_BYTES", 1000)
+    given_tables = tables()
+    fed = Federation(Params(4, dim=6, collusion=1, dropouts=dropouts))
+    fed.setup([table.names for table in given_tables])
+    expected = truth(given_tables)
+    for _ in range(2):
+        for mean in fed.round(given_tables):
+            assert right(mean, expected, fed.params.resolution)
+    assert set(kinds) == ({"sum", "broadcast"} if dropouts else {"broadcast"})  # in one process sums do not wait
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 300)), max_size=12), st.randoms())
+def test_whatever_waits_in_files_stays_as_it_is(wanted: list[tuple[bool, int]], random: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "_FILE_BYTES", 500)
+        files, there = spool.Files(), list[tuple[Any, bytes]]()
+        for is_sum, size in wanted:
+            content = random.randbytes(8 * size)
+            if is_sum:
+                array = files.zeros((1, size), np.dtype(np.uint64))
+                assert not array.any()
+                array[0] = np.frombuffer(content, np.uint64)
+                there.append((array, content))
+            else:
+                there.append((files.kept(content), content))
+            what, _ = random.choice(there)
+            files.rest(what)
+        for what, content in there:
+            assert memoryview(what).tobytes() == content
+            spool.rest(what)
+
+
+def test_what_waits_in_a_file_takes_no_memory() -> None:
+    """By what the system says: a page counts while it is mapped, and none is when it rests."""
+    size = 1 << 22
+    array = spool.Files().zeros((1, size // 8), np.dtype(np.uint64))
+    array[:] = 1
+    before = resident()
+    spool.rest(array)
+    assert resident() < before - size // 2
+    assert int(array.sum()) == size // 8
+
+
+def resident() -> int:
+    """Bytes of this process in memory. Linux."""
+    return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0]) * 1024
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Driver, Patience
-from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.port import Failure, Order, Reply, Task, asked, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ProtocolError
@@ -37,13 +37,14 @@ class Cores:
         """See `secea.engines.port.Port`."""
         with ThreadPoolExecutor(len(self._cores)) as threads:
             given = orders(tasks, round, inboxes())
-            yield from threads.map(lambda n: (n, self._obeyed(n, given[n], timeout)), given)
+            for n, replies in threads.map(lambda n: (n, list(self._obeyed(n, given[n], timeout))), given):
+                yield from ((n, reply) for reply in replies)
 
-    def _obeyed(self, n: int, order: Order, timeout: float) -> Reply | Failure:
+    def _obeyed(self, n: int, order: Order, timeout: float) -> Iterator[Reply | Failure]:
         try:
-            return Reply.parse(self._cores[n].obey(order.to_bytes(), timeout), n)
+            yield from asked(order, lambda part: Reply.parse(self._cores[n].obey(part.to_bytes(), timeout), n))
         except (CoreError, ProtocolError) as error:
-            return Failure(str(error))
+            yield Failure(str(error))
 
 
 @contextmanager

@@ -153,7 +153,7 @@ class Sites:
 
     def _check(self, n: int, means: Mapping[str, Sequence[float]], below: Sequence[str], number: int) -> None:
         shares = self.log("server", event="accepted", kind=UPLOADS[self.form], round=number)
-        who = {int(line["from"].split()[1]) for line in shares}
+        who = {int(line["from"].split()[1]) for line in shares if line["chunk"] + 1 == line["chunks"]}
         tables = [self._contributed(v, number) for v in sorted(who)]
         due = dues(self.params, [(table.as_dict(), self._weights(table)) for table in tables])
         own = self._contributed(n, number).as_dict()

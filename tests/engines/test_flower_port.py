@@ -21,6 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from lasting_cores import cores_of, ended, process_of, waited
 from secea.engines import flower, run
+from secea.engines import port as port_module
 from secea.engines.core import CoreError
 from secea.engines.driver import Patience
 from secea.engines.host import Host, told
@@ -29,6 +30,7 @@ from secea.engines.port import Failure, Order, Reply, Task
 from secea.engines.site import Site
 from secea.engines.store import Store
 from secea.errors import FederationError, ProtocolError, SnapshotError
+from secea.forms.keyed import form as form_module
 from secea.params import Params
 from secea.wire.messages import Buffer
 from sites import Sites, lasting
@@ -168,6 +170,41 @@ def test_options_of_the_federation_file_hold_at_every_site_whoever_is_lost(
         list(range(N)),
     ]
     sites.check_means()
+
+
+@pytest.mark.parametrize("carried", [1, 700, 1 << 26])
+def test_replies_of_several_parts_come_in_several_messages(
+    grid: Grid, sites: Sites, monkeypatch: pytest.MonkeyPatch, carried: int
+) -> None:
+    monkeypatch.setattr(port_module, "PART_BYTES", 300)
+    monkeypatch.setattr(form_module, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(flower, "MESSAGE_BYTES", carried)
+    asked = list[int]()
+
+    def seen(_node: int, order: Order) -> bool:
+        asked.extend([order.round] * (order.task is Task.MORE))
+        return False
+
+    grid.fails = seen
+    serve(grid, sites, 2)
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N))] * 2
+    sites.check_means()
+    assert bool(asked) == (carried < 1 << 26)
+
+
+def test_a_node_that_is_lost_between_parts_of_its_reply_costs_the_others_nothing(
+    grid: Grid, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_module, "PART_BYTES", 300)
+    monkeypatch.setattr(form_module, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(flower, "MESSAGE_BYTES", 1)
+    asked = count()
+    grid.fails = lambda node, order: (
+        node == 103 and order.task is Task.MORE and len(sites.rounds()) == 1 and next(asked) == 1
+    )
+    serve(grid, sites, 2)
+    sites.check_means()
+    assert [line["clients"] for line in sites.rounds()] == [list(range(N)), [0, 1, 2, 4]]
 
 
 SET_UP = ("hello", "commit", "deal", "list", "confirm")

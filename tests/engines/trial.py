@@ -227,7 +227,7 @@ class Script:
 _save = Store.save
 
 
-def saved_on_a_full_disk(self: Store, name: str, data: bytes) -> None:
+def saved_on_a_full_disk(self: Store, name: str, data: Any) -> None:
     """No file can grow: what the system says to `write` is as real as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))

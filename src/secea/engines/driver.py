@@ -258,8 +258,9 @@ class Driver:
         waiting = members & self.present
         called = self._everyone - self.present if task is Task.ROUND else set[int]()
         for n, reply in self._exchange(dict.fromkeys(called, Task.HELLO) | dict.fromkeys(waiting, task)):
-            self._heard(n, reply)
-            if isinstance(reply, Failure) or not reply.more:
+            if n in waiting or n in called:  # else it was lost in an earlier part of its reply
+                self._heard(n, reply)
+            if isinstance(reply, Failure) or not reply.more or n not in self.present:
                 waiting.discard(n)
             if not waiting:
                 break

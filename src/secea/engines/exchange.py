@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from secea.arithmetic.field import give_back_freed_memory
 from secea.arithmetic.threads import stay_in_this_thread
 from secea.engines.port import Failure, Reply, Task
+from secea.engines.spool import rest
 from secea.errors import SERVER, FederationError, Stale, party
 from secea.party.client import Client
 from secea.party.form import HELD_BYTES
@@ -193,6 +194,7 @@ class Exchange:
                         self.clients[n].receive(arrives)
                     except Stale:  # it came before
                         continue
+                rest(message)  # others may get it later
 
     def _part(self, stream: tuple[int, Iterator[Buffer]]) -> list[Buffer]:
         n, messages = stream

@@ -152,7 +152,7 @@ class Federation:
                 clients[n] = Client(session, n, each, names.get(n, ()), self._entropy)
             clients[n].part.copied = spool.copied
         server = Server(session, self._identities[SERVER], self._entropy)
-        server.part.held = spool.Spool
+        spool.use_files(server)
         exchange = Exchange(server, clients, tap=self._tap, clock=self._clock)
         exchange.losses = losses
         asked = sum(len(own) for n, own in names.items() if not old or old[n] is None)
@@ -370,7 +370,7 @@ class Federation:
             if n == SERVER:
                 saved = exchange.server.save()
                 exchange.server = Server.restore(self.session, self._identities[SERVER], saved, self._entropy)
-                exchange.server.part.held = spool.Spool
+                spool.use_files(exchange.server)
             else:
                 self._check_client(n)
                 saved = self.clients[n].save()

@@ -35,7 +35,7 @@ from secea.engines.driver import Patience
 from secea.engines.host import told
 from secea.engines.lasting import LastingCore
 from secea.engines.log import Log
-from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.port import Failure, Order, Reply, Task, asked, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import SERVER, FederationError, ParamsError, ProtocolError
@@ -45,6 +45,8 @@ _ACTION: Final = "secea"
 _BYTES: Final = "secea.bytes"
 _POLL_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 1.0
+MESSAGE_BYTES: Final = 1 << 26
+"""Of a reply in one message. Flower holds messages as a whole, and takes a second or two for each."""
 STAGE_SECONDS: Final = 120.0
 """Time for one stage. Each stage starts a process at every client, and Flower needs a minute to notice a lost node."""
 
@@ -131,6 +133,7 @@ class _Exchange:
     deadline: float
     sent: dict[str, int] = field(default_factory=dict)  # the client that each message went to
     tried: set[int] = field(default_factory=set)  # nodes that were called, and did not name a client
+    parts: dict[int, int] = field(default_factory=dict)  # how many parts of a client's reply have come
 
 
 class FlowerPort:
@@ -181,12 +184,17 @@ class FlowerPort:
 
     def _give(self, now: _Exchange, clients: Sequence[int]) -> None:
         for group in now.pieces.groups(clients):
-            taken = self._push({self._nodes[n]: now.pieces.of(n) for n in group}, now.deadline)
+            self._send(now, {n: now.pieces.of(n) for n in group})
             for n in group:
-                if number := taken.get(self._nodes[n]):
-                    now.sent[number] = n
-                else:
-                    del self._nodes[n]  # it is looked for again
+                now.parts.pop(n, None)
+
+    def _send(self, now: _Exchange, arrays: Mapping[int, Sequence[Array]]) -> None:
+        taken = self._push({self._nodes[n]: own for n, own in arrays.items()}, now.deadline)
+        for n in arrays:
+            if number := taken.get(self._nodes[n]):
+                now.sent[number] = n
+            else:
+                del self._nodes[n]  # it is looked for again
 
     def _call(self, now: _Exchange, away: set[int]) -> None:
         """Call the nodes of clients that are to say hello. If a client's node is not known, call all unknown nodes."""
@@ -205,12 +213,18 @@ class FlowerPort:
             yield from self._hear(now, self._calls.pop(number), message)
         elif number in now.sent:
             n = now.sent.pop(number)
-            del now.waiting[n]
-            yield n, self._read(message, n)[0]
+            parts, _ = self._read(message, n)
+            if isinstance(parts[-1], Reply) and parts[-1].more:
+                now.parts[n] = now.parts.get(n, 0) + len(parts)
+                self._send(now, {n: [_array(Order(Task.MORE, now.parts[n]).to_bytes())]})
+            else:
+                del now.waiting[n]
+            for part in parts:
+                yield n, part
 
     def _hear(self, now: _Exchange, node: int, message: Message) -> Iterator[tuple[int, Reply | Failure]]:
         """Take the reply of a node that was called to say who it is."""
-        reply, name = self._read(message, SERVER)
+        (reply, *_), name = self._read(message, SERVER)
         known = next((n for n, where in self._nodes.items() if where == node), None)
         if known is None and name not in self._names:
             now.tried.add(node)
@@ -239,15 +253,15 @@ class FlowerPort:
         self._nameless.pop(node, None)
         _log.info("%s (client %d) is node %d", self._names[n], n, node)
 
-    def _read(self, message: Message, n: int) -> tuple[Reply | Failure, str]:
+    def _read(self, message: Message, n: int) -> tuple[list[Reply | Failure], str]:
         if message.has_error():
-            return Failure(f"error {message.error.code}: {message.error.reason}"), ""
+            return [Failure(f"error {message.error.code}: {message.error.reason}")], ""
         try:
-            (data, *_), name = _unpacked(message.content)
-            self.received += len(data)
-            return Reply.parse(data, n), name
+            parts, name = _unpacked(message.content)
+            self.received += sum(map(len, parts))
+            return [Reply.parse(data, n) for data in parts], name
         except ProtocolError as error:
-            return Failure(error.fault), ""
+            return [Failure(error.fault)], ""
 
     def _why_silent(self, n: int, timeout: float) -> str:
         if n in self._nodes:
@@ -293,12 +307,29 @@ def obey(message: Message, context: Context) -> Message:
         site = Site.read(path)
         name, log = site.name, Log(site.log)
         order = _joined(_unpacked(message.content)[0])
-        data = bytes(LastingCore(path).obey(order.to_bytes(), message.metadata.ttl))
+        parts = _obeyed(LastingCore(path), order, message.metadata.ttl)
     except Exception as error:  # Flower would send the text of any error to the server
         log.noted("stopped", why=f"{type(error).__name__}: {error}")
         fault = str(error) if isinstance(error, CoreError) else told(error)  # the core's texts are safe to pass on
-        data = Reply(fault=fault).to_bytes()
-    return Message(_packed([_array(data)], name), reply_to=message)
+        parts = [Reply(fault=fault).to_bytes()]
+    return Message(_packed([_array(part) for part in parts], name), reply_to=message)
+
+
+def _obeyed(core: LastingCore, order: Order, timeout: float) -> list[bytes]:
+    """The parts of a core's reply: all, or as many as one message should carry."""
+    end = time.monotonic() + timeout
+
+    def ask(part: Order) -> Reply:
+        if (left := end - time.monotonic()) <= 0:
+            raise CoreError(f"it did not reply within {timeout:.1f} s")
+        return Reply.parse(core.obey(part.to_bytes(), left), SERVER)
+
+    parts = list[bytes]()
+    for reply in asked(order, ask):
+        parts.append(reply.to_bytes())
+        if sum(map(len, parts)) >= MESSAGE_BYTES:
+            break
+    return parts
 
 
 client = ClientApp()

@@ -7,12 +7,13 @@ An authentic message that is wrong ends the attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from secea.engines import spool
 from secea.engines.log import Log
-from secea.engines.port import Order, Reply, Task, refusal
+from secea.engines.port import Order, Reply, Task, gathered, refusal
 from secea.engines.store import Store
 from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale
 from secea.party.client import Client
@@ -82,6 +83,8 @@ class Host:
         self._table: Table | None = None
         self._trained = 0  # the round in which the table was trained
         self._saved = b""
+        self._sending: Iterator[tuple[list[Buffer], bool]] = iter(())  # parts of the reply that have not left yet
+        self._next = -1  # the number of the first of them; -1 if the state has changed since
         self.client = self._restored() or Client(session, number, identity, participant.names())
         self.client.part.copied = spool.copied
 
@@ -113,31 +116,49 @@ class Host:
         elif self._store and table is not None:
             content = {"names": tuple(table.names), "matrix": table.matrix, "round": round}
             content |= {} if table.weights is None else {"weights": table.weights}
-            self._store.save("table", snapshot.dumps(content))
+            self._store.save("table", snapshot.pieces(content))
 
     # ---------------------------------------------------------------------------------------------------------- orders
 
     def obey(self, order: Order) -> Reply:
-        """Take the messages, do what they ask for, save, and only then reply with what is to be sent."""
-        client = self.client
+        """Take the messages, do what they ask for, save, and only then reply with what is to be sent.
+
+        A large reply comes in parts: this gives the first one, and `Task.MORE` the others, made as they are asked for.
+        """
+        client, number = self.client, order.round if order.task is Task.MORE else 0
         try:
-            if order.task is not Task.HELLO:
+            if order.task not in (Task.HELLO, Task.MORE):
+                self._sending, self._next = iter(()), -1
                 self._take(order.messages)
+                if order.task is Task.TAKE:
+                    return Reply()  # nothing of the new state leaves, so that it need not be saved
                 self._act(order)
-            self._save()
+            if self._next != number:
+                self._save()
         except SecEAError as error:
             if not isinstance(error, ProtocolError) or client.vouched:
+                self._sending, self._next = iter(()), -1
                 client.stop()  # any refusal ends the attempt, so that nobody can vary a message and compare
             self._log.noted("stopped", why=str(error))
             return self._reply([], told(error))
-        messages: list[Buffer] = [client.link.hello_message()]
-        if order.task is not Task.HELLO:
-            messages = list(client.outbox())
-        self._log.sent(messages)
-        return self._reply(messages)
+        if order.task is Task.HELLO:
+            hello: list[Buffer] = [client.link.hello_message()]
+            self._log.sent(hello)
+            return self._reply(hello)
+        return self._sent(number)
 
-    def _reply(self, messages: list[Buffer], fault: str = "") -> Reply:
-        return Reply(messages, fault, standing=self.client.standing.to_bytes())
+    def _sent(self, number: int) -> Reply:
+        """A part of the reply. One that was given before is made again, and is the same; after the last, nothing."""
+        if self._next < 0 or number < self._next:
+            self._sending, self._next = gathered(self.client.outbox()), 0
+        skipped, self._next = number - self._next, number + 1
+        for messages, more in islice(self._sending, skipped, None):
+            self._log.sent(messages)
+            return self._reply(messages, more=more)
+        return self._reply([])
+
+    def _reply(self, messages: list[Buffer], fault: str = "", *, more: bool = False) -> Reply:
+        return Reply(messages, fault, more, self.client.standing.to_bytes())
 
     def _take(self, messages: list[Buffer]) -> None:
         for message in messages:

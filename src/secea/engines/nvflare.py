@@ -7,16 +7,16 @@ state and the user's functions stay at the sites (`secea.engines.site`). Each cl
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
+import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, as_completed
-from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
 from secea.engines.policy import without_code
-from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.port import Failure, Order, Reply, Task, asked, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ParamsError, ProtocolError
@@ -47,11 +47,8 @@ CLASSES: Final = (
 _RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands")
 """The rights of a role to which NVFlare's policy gives everything, without the right to bring code."""
 
-PIECE_BYTES: Final = 1 << 24
-"""What one call carries, since NVFlare holds several copies of it. A piece of just this size is not the last one."""
-
-MOST_BYTES: Final = 1 << 32
-"""Of an order or a reply: as much as NVFlare takes in one call."""
+MOST_UNREAD: Final = 2
+"""Parts of a client's reply that wait for the server."""
 
 _GRACE: Final = 1.0
 """Extra seconds for NVFlare to report that a call has timed out."""
@@ -99,22 +96,11 @@ def _leave_requests_unprinted() -> None:
     ConsumableBufferList.__repr__ = object.__repr__
 
 
-def pieces(data: Buffer) -> Iterator[tuple[int, Buffer]]:
-    """An order or a reply as it is carried: where each piece starts, and its bytes."""
-    if len(data) < PIECE_BYTES:
-        yield 0, data
-    else:
-        for start in range(0, len(data) + 1, PIECE_BYTES):
-            yield start, bytes(memoryview(data)[start : start + PIECE_BYTES])
-
-
 class Member:
     """A client's side of the job. It hands each order of the server to the core of its site."""
 
     def __init__(self) -> None:
         self._core: Core | None = None
-        self._order: tuple[int, bytearray] = (0, bytearray())  # its number, and what has come of it
-        self._reply: tuple[int, Iterator[tuple[int, Buffer]]] = (0, iter(()))  # what has not left yet
 
     @collab.init
     def start(self) -> None:
@@ -123,53 +109,15 @@ class Member:
         self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()))
 
     @collab.publish
-    def obey(self, piece: Buffer, timeout: float, number: int, start: int) -> Buffer | str:
-        """A piece of an order. The last one gives the first piece of the reply, or a text that says why there is none.
-
-        The others give nothing. `number` says which order it is, `start` where in it the piece belongs.
-        """
+    def obey(self, order: Buffer, timeout: float) -> Buffer | str:
+        """The reply to an order, or to a part of one; or a text that says why there is none."""
         if collab.caller != "server":
             return f"{collab.caller} gave an order, which only the server may do"
-        return self.take(piece, timeout, number, start)
-
-    @collab.publish
-    def more(self, number: int) -> Buffer | str:
-        """The next piece of the reply to an order."""
-        if collab.caller != "server":
-            return f"{collab.caller} asked for a reply, which only the server may do"
-        return self.give(number)
-
-    def take(self, piece: Buffer, timeout: float, number: int, start: int) -> Buffer | str:
-        """See `obey`."""
-        if start == 0:
-            self._order = number, bytearray()
-        before, order = self._order
-        if (number, start) != (before, len(order)) or len(order) + len(piece) > MOST_BYTES:
-            return "a piece of an order is missing, or the order is too large"
-        if order or len(piece) == PIECE_BYTES:
-            order += piece
-        if len(piece) == PIECE_BYTES:
-            return b""
-        self._order = 0, bytearray()
-        return self._obeyed(order or piece, timeout, number)
-
-    def _obeyed(self, order: Buffer, timeout: float, number: int) -> Buffer | str:
         assert self._core is not None
         try:
-            self._reply = number, pieces(self._core.obey(order, timeout))
+            return self._core.obey(order, timeout)
         except CoreError as error:
             return str(error)
-        return self.give(number)
-
-    def give(self, number: int) -> Buffer | str:
-        """See `more`."""
-        last, reply = self._reply
-        if number != last:
-            return "its reply is gone"
-        _, piece = next(reply)
-        if len(piece) < PIECE_BYTES:
-            self._reply = 0, iter(())
-        return piece
 
     @collab.final
     def stop(self) -> None:
@@ -181,13 +129,26 @@ class Member:
 # -------------------------------------------------------------------------------------------------------- the server
 
 
+@dataclass(eq=False)
+class _Call:
+    """An order to one client, from its first part to the last part of the reply."""
+
+    client: int
+    order: Order
+    timeout: float
+    unread: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_UNREAD))
+    over: bool = False
+    dropped: bool = False
+    """Whether nobody reads the rest of the reply."""
+
+
 class CollabPort:
-    """The clients of an NVFlare job as a `Port`: a call for each order, or for each piece of it, all at once."""
+    """The clients of an NVFlare job as a `Port`: a call for each part of an order or of a reply, all at once."""
 
     def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
         self._names, self._proxies = names, proxies
-        self._calls: dict[int, tuple[Task, Future[Reply | Failure]]] = {}  # the last one to each client
-        self._numbers = itertools.count(1)
+        self._calls: dict[int, _Call] = {}  # the last one to each client
+        self._heard: queue.SimpleQueue[tuple[_Call, Reply | Failure]] = queue.SimpleQueue()
         self.sent = self.received = 0
         """Bytes of orders and of replies."""
 
@@ -195,53 +156,73 @@ class CollabPort:
         self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`. A client that was called in an earlier exchange, and has not answered, is not called again."""
-        calls = {self._call(n, order, timeout): n for n, order in orders(tasks, round, inboxes()).items()}
-        with suppress(TimeoutError):
-            for call in as_completed(calls, timeout + _GRACE):
-                yield calls.pop(call), call.result()
-        for n in calls.values():
-            yield n, Failure(f"it did not reply within {timeout:.1f} s")
+        given = orders(tasks, round, inboxes())
+        calls = {self._call(n, order, timeout) for n, order in given.items()}
+        end = time.monotonic() + timeout + _GRACE
+        try:
+            while calls:
+                call, reply = self._heard.get(timeout=max(0.0, end - time.monotonic()))
+                if call in calls:  # else it belongs to an exchange that is over
+                    if isinstance(reply, Failure) or not reply.more:
+                        calls.remove(call)
+                    yield call.client, reply
+                    call.unread.release()
+        except queue.Empty:
+            for call in calls:
+                yield call.client, Failure(f"it did not reply within {timeout:.1f} s")
+        finally:
+            for call in calls:
+                call.dropped = call.order.task is not Task.HELLO  # a hello may still come, in another exchange
+                call.unread.release()
 
-    def _call(self, n: int, order: Order, timeout: float) -> Future[Reply | Failure]:
+    def _call(self, n: int, order: Order, timeout: float) -> _Call:
         """Give an order in a thread of its own, so that nobody has to wait for its end."""
-        task, call = self._calls.get(n, (None, None))
-        if call is None or call.done():
-            call = Future()
-            threading.Thread(target=self._settle, args=(call, n, order, timeout), daemon=True).start()
-            self._calls[n] = order.task, call
-        elif not task is order.task is Task.HELLO:
-            call = Future()
-            call.set_result(Failure("it is still busy with an earlier call"))
+        before, call = self._calls.get(n), _Call(n, order, timeout)
+        if before is None or before.over:
+            self._calls[n] = call
+            threading.Thread(target=self._settle, args=(call,), daemon=True).start()
+        elif before.order.task is order.task is Task.HELLO:
+            return before
+        else:
+            self._heard.put((call, Failure("it is still busy with an earlier call")))
         return call
 
-    def _settle(self, call: Future[Reply | Failure], n: int, order: Order, timeout: float) -> None:
+    def _settle(self, call: _Call) -> None:
+        """Hand over each part of the reply, and at last a part that is the last one, or a failure."""
+        last: Reply | Failure = Failure("the call was interrupted")
         try:
-            call.set_result(self._reply(n, order, timeout))
+            last = self._parts(call)
         except (CoreError, ProtocolError) as error:
-            call.set_result(Failure(str(error)))
+            last = Failure(str(error))
         except CollabCallError as error:
-            call.set_result(Failure(f"it cannot be reached: {error.cause}"))
+            last = Failure(f"it cannot be reached: {error.cause}")
         except BaseException as error:  # whatever it was, nobody must wait for a call that is over
-            call.set_result(Failure(f"the call was interrupted: {error}"))
+            last = Failure(f"the call was interrupted: {error}")
             raise
+        finally:
+            call.over = True
+            self._heard.put((call, last))
 
-    def _reply(self, n: int, order: Order, timeout: float) -> Reply | Failure:
-        name, number = self._names[n], next(self._numbers)
+    def _parts(self, call: _Call) -> Reply | Failure:
+        name = self._names[call.client]
         if name not in self._proxies:
             return Failure(f"{name} is not connected")
-        line = _Line(self._proxies[name], timeout)
-        answer: Buffer = b""
-        for start, piece in pieces(order.to_bytes()):
-            self.sent += len(piece)
-            answer = line.obey(piece, number, start)
-        reply = bytearray(answer) if len(answer) == PIECE_BYTES else answer
-        while len(answer) == PIECE_BYTES:
-            answer = line.more(number)
-            reply += answer  # type: ignore[operator]  # it is a bytearray
-            if len(reply) > MOST_BYTES:
-                return Failure("its reply is too large")
-        self.received += len(reply)
-        return Reply.parse(reply, n)
+        line, reply = _Line(self._proxies[name], call.timeout), Reply()
+        for reply in asked(call.order, partial(self._reply, line, call.client)):
+            if not reply.more:
+                break
+            line.wait(call.unread)
+            if call.dropped:
+                break
+            self._heard.put((call, reply))
+        return reply
+
+    def _reply(self, line: _Line, n: int, part: Order) -> Reply:
+        data = part.to_bytes()
+        self.sent += len(data)
+        answer = line.obey(data)
+        self.received += len(answer)
+        return Reply.parse(answer, n)
 
 
 class _Line:
@@ -250,12 +231,14 @@ class _Line:
     def __init__(self, proxy: Any, timeout: float) -> None:
         self._proxy, self._timeout, self._end = proxy, timeout, time.monotonic() + timeout
 
-    def obey(self, piece: Buffer, number: int, start: int) -> Buffer:
+    def obey(self, order: bytes) -> Buffer:
         left = self._left()
-        return _bytes(self._proxy(timeout=left).obey(piece, left, number, start))
+        return _bytes(self._proxy(timeout=left).obey(order, left))
 
-    def more(self, number: int) -> Buffer:
-        return _bytes(self._proxy(timeout=self._left()).more(number))
+    def wait(self, unread: threading.Semaphore) -> None:
+        """Until the server has read what came before, so that it need not keep it."""
+        if not unread.acquire(timeout=self._left()):
+            self._left()
 
     def _left(self) -> float:
         if (left := self._end - time.monotonic()) <= 0:

@@ -1,20 +1,25 @@
 """The interface between the protocol and the engine that carries its messages: exchanges of orders and replies.
 
 The server's side gives each client an `Order`: messages to take, and a task. The client does it and gives a `Reply`:
-messages to pass on. An engine carries both as bytes. `secea.engines.driver` gives the orders, and `secea.engines.host`
-carries them out.
+messages to pass on. An engine carries both as bytes, large ones in parts, so that nobody holds all messages at once.
+`secea.engines.driver` gives the orders, and `secea.engines.host` carries them out.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Protocol
 
+from secea.engines.spool import rest
 from secea.errors import ProtocolError, party
+from secea.party.form import HELD_BYTES
 from secea.wire.messages import Buffer
+
+PART_BYTES: Final = HELD_BYTES
+"""Of the messages in one part of an order or of a reply; one message, if it is larger."""
 
 
 class Task(IntEnum):
@@ -28,6 +33,10 @@ class Task(IntEnum):
     """Train, and begin the round."""
     END = 4
     """The run is over: keep the result, and forget the rest."""
+    TAKE = 5
+    """Only take the messages, and say nothing: the rest of the order follows."""
+    MORE = 6
+    """Give another part of the reply; `Order.round` says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,11 @@ class Order:
     task: Task
     round: int = 0
     messages: list[Buffer] = field(default_factory=list, repr=False)
+
+    def parts(self) -> Iterator[Order]:
+        """The same in parts: messages to be taken, and with the last of them what is to be done."""
+        for messages, more in gathered(self.messages):
+            yield Order(Task.TAKE, self.round, messages) if more else replace(self, messages=messages)
 
     def to_bytes(self) -> bytes:
         """The encoded bytes, as they travel."""
@@ -59,22 +73,22 @@ class Reply:
     fault: str = ""
     """Why it cannot continue: what it refused, or what went wrong on its side."""
     more: bool = False
-    """Whether this is only a part of the outbox, and the rest follows. It happens only within one process."""
+    """Whether this is only a part of the outbox, and the rest follows."""
     standing: bytes = b""
     """Where the client is in the protocol (`secea.party.phases.Standing`)."""
 
     def to_bytes(self) -> bytes:
         """The encoded bytes, as they travel."""
-        return _pack((0, 0), self.fault.encode(), [self.standing, *self.messages])
+        return _pack((self.more, 0), self.fault.encode(), [self.standing, *self.messages])
 
     @classmethod
     def parse(cls, data: Buffer, carrier: int) -> Reply:
         """A reply, or a `ProtocolError` that names the carrier."""
-        _, text, messages = _parse(data, carrier)
+        (more, _), text, messages = _parse(data, carrier)
         if not messages:
             raise ProtocolError((carrier,), "a reply that does not say where its client stands")
         standing, *rest = messages
-        return cls(rest, text.decode(errors="replace"), standing=bytes(standing))
+        return cls(rest, text.decode(errors="replace"), bool(more), bytes(standing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,38 @@ class Port(Protocol):
 def orders(tasks: Mapping[int, Task], round: int, inboxes: Mapping[int, list[Buffer]]) -> dict[int, Order]:
     """The order for each client. A client that is only called gets no messages, since it may not understand them."""
     return {n: Order(task, round, [] if task is Task.HELLO else list(inboxes.get(n, []))) for n, task in tasks.items()}
+
+
+def asked(order: Order, ask: Callable[[Order], Reply]) -> Iterator[Reply]:
+    """The parts of one client's reply to an order, which is given to it in parts. `ask` carries one of them.
+
+    Each part of the reply is asked for when the one before was used.
+    """
+    reply = Reply()
+    for part in order.parts():
+        reply = ask(part)
+        for message in part.messages:
+            rest(message)  # others may get it later
+        if reply.fault:
+            break
+    number = order.round if order.task is Task.MORE else 0
+    while reply.more and not reply.fault:
+        yield reply
+        number += 1
+        reply = ask(Order(Task.MORE, number))
+    yield reply
+
+
+def gathered(messages: Iterable[Buffer]) -> Iterator[tuple[list[Buffer], bool]]:
+    """Messages in groups of at most `PART_BYTES`, each with whether another group follows. There is at least one."""
+    some, size = list[Buffer](), 0
+    for message in messages:
+        if some and size + len(message) > PART_BYTES:
+            yield some, True
+            some, size = [], 0
+        some.append(message)
+        size += len(message)
+    yield some, False
 
 
 _HEAD: Final = struct.Struct("<IIII")

@@ -116,5 +116,5 @@ class Site:
             server = Server.restore(self.session, self.key, saved) if saved else Server(self.session, self.key)
         except SnapshotError as error:
             raise SnapshotError(f"{self.state}: {error}") from None
-        server.part.held = spool.Spool
+        spool.use_files(server)
         return server

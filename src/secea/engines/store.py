@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secea.atomic import replace_files
 from secea.errors import SnapshotError
 from secea.wire.keys import Identity, digest, expand
-from secea.wire.messages import TAG_BYTES
+from secea.wire.messages import TAG_BYTES, Buffer
 from secea.wire.randomness import Entropy
 
 _MAGIC: Final = b"secea state 1\n"
@@ -98,50 +99,53 @@ class Store:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.{self._owner}.state"
 
-    def save(self, name: str, data: bytes) -> None:
-        """Replace a piece of state. After a crash at any point, either the old or the new one is there, complete."""
+    def save(self, name: str, data: Buffer | Iterator[Buffer]) -> None:
+        """Replace a piece of state, which may come in pieces.
+
+        After a crash at any point, either the old or the new one is there, complete.
+        """
 
         def write(file: BinaryIO) -> None:
             file.write(_MAGIC)
-            file.writelines(self._sealed(name, memoryview(data)))
+            file.writelines(self._sealed(name, data if isinstance(data, Iterator) else iter([data])))
 
         try:
             replace_files({self._path(name): write}, mode=0o600, durable=True)
         except OSError as error:
             raise SnapshotError(f"state cannot be saved in {self.folder}: {error.strerror}; nothing was sent") from None
 
-    def _sealed(self, name: str, data: memoryview) -> Iterator[bytes]:
+    def _sealed(self, name: str, data: Iterator[Buffer]) -> Iterator[bytes]:
         """A random prefix, then the parts, each sealed with its number and whether it is the last one."""
         prefix = self._entropy(_PREFIX_BYTES)
         yield prefix
-        count = max(1, -(-len(data) // _PART_BYTES))
-        for i in range(count):
-            part = data[i * _PART_BYTES : (i + 1) * _PART_BYTES]
-            yield self._cipher.encrypt(prefix + i.to_bytes(4, "little"), part, self._label(name, last=i + 1 == count))
+        for i, (part, last) in enumerate(_parts(data)):
+            yield self._cipher.encrypt(prefix + i.to_bytes(4, "little"), part, self._label(name, last=last))
 
     def load(self, name: str) -> bytes | None:
         """A piece of state, or None if there is none."""
         try:
-            data = self._path(name).read_bytes()
+            with self._path(name).open("rb") as file:
+                return b"".join(self._opened(name, file))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise SnapshotError(f"state cannot be read from {self.folder}: {error.strerror}") from None
-        try:
-            return b"".join(self._opened(name, memoryview(data)))
         except InvalidTag:
             raise SnapshotError(f"{self._path(name)} is damaged; if you remove it, this party begins again") from None
 
-    def _opened(self, name: str, data: memoryview) -> Iterator[bytes]:
-        start, step = len(_MAGIC) + _PREFIX_BYTES, _PART_BYTES + TAG_BYTES
-        magic, prefix, body = data[: len(_MAGIC)], bytes(data[len(_MAGIC) : start]), data[start:]
-        count = max(1, -(-len(body) // step))
-        for i in range(count):
-            part = body[i * step : (i + 1) * step]
+    def _opened(self, name: str, file: BinaryIO) -> Iterator[bytes]:
+        magic, prefix = file.read(len(_MAGIC)), file.read(_PREFIX_BYTES)
+        step = _PART_BYTES + TAG_BYTES
+        part = file.read(step)
+        for i in itertools.count():
+            follows = file.read(step)
             nonce = prefix + i.to_bytes(4, "little")
-            if bytes(magic) != _MAGIC or len(nonce) != _NONCE_BYTES or len(part) < TAG_BYTES:
+            if magic != _MAGIC or len(nonce) != _NONCE_BYTES or len(part) < TAG_BYTES:
                 raise InvalidTag
-            yield self._cipher.decrypt(nonce, part, self._label(name, last=i + 1 == count))
+            yield self._cipher.decrypt(nonce, part, self._label(name, last=not follows))
+            if not follows:
+                return
+            part = follows
 
     def forget(self, name: str) -> None:
         """Delete a piece of state."""
@@ -149,3 +153,16 @@ class Store:
 
     def _label(self, name: str, *, last: bool) -> bytes:
         return self._session + bytes([last]) + name.encode()
+
+
+def _parts(data: Iterator[Buffer]) -> Iterator[tuple[bytearray, bool]]:
+    """The same bytes in parts of one size, each with whether it is the last one. Only that may be shorter."""
+    part = bytearray()
+    for piece in data:
+        rest = memoryview(piece)
+        while len(part) + len(rest) > _PART_BYTES:
+            room = _PART_BYTES - len(part)
+            yield part + rest[:room], False
+            part, rest = bytearray(), rest[room:]
+        part += rest
+    yield part, True

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from secea.arithmetic.fixedpoint import Floats
 from secea.errors import ProtocolError
@@ -248,10 +249,26 @@ class Held:
         self._chunks.clear()
 
 
+class Room:
+    """Where a server leaves what has to wait, if it is more than `HELD_BYTES` together: here, in memory."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A new array."""
+        return np.zeros(shape, dtype)
+
+    def kept(self, message: Buffer) -> Buffer:
+        """The same message, until nobody has it any more."""
+        return message
+
+    def rest(self, what: Buffer | NDArray[Any]) -> None:
+        """It is used later, and need not be in memory until then."""
+
+
 class ServerDefaults:
     """Defaults for a server's part: everything in memory."""
 
     held: Callable[[int], Held] = Held
+    room: Room = Room()
 
 
 class ServerPart(Protocol):
@@ -261,6 +278,8 @@ class ServerPart(Protocol):
     """Its connections. Set before anything else is called."""
     held: Callable[[int], Held]
     """Makes room for a message of this size, which counts only when it is whole: in memory, or in a file."""
+    room: Room
+    """Where sums wait for the last upload, and broadcasts for those who get them."""
 
     def prepare(self, at: Agreement) -> None:
         """See `ClientPart.prepare`."""

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, RoundLost, SnapshotError, Stale, party
 from secea.party.client import ROWS_BYTES
-from secea.party.form import Retry, ServerPart
+from secea.party.form import HELD_BYTES, Retry, ServerPart
 from secea.party.phases import (
     GREETING,
     MOST_ATTEMPTS,
@@ -87,6 +87,7 @@ class Server:
         self._hellos: dict[int, bytes] = {}
         self._introduced: set[tuple[int, bytes, int, bytes]] = set()  # whose hello, in which life, went to whom
         self._queue: deque[tuple[int, Buffer]] = deque()
+        self._queued = 0  # bytes of broadcasts that went into it since it was empty
         self._held: list[tuple[int, int, Buffer]] = []  # (receiver, sender, what is passed on at the end of a phase)
         self._broadcasts: dict[IntEnum, _Broadcast] = {}
         self._labels: dict[IntEnum, Header] = {}  # of what is sealed for each
@@ -447,10 +448,13 @@ class Server:
     def _broadcast(self, kind: IntEnum, parts: Sequence[Buffer], at: Agreement) -> None:
         """A chunk of a broadcast: its key goes first, its tag last."""
         on_its_way = self._broadcasts.get(kind) or self._open_broadcast(kind, at)
-        message = on_its_way.sealer.seal(on_its_way.sent, *parts)
-        for n, running in on_its_way.running.items():
+        message: Buffer = on_its_way.sealer.seal(on_its_way.sent, *parts)
+        for running in on_its_way.running.values():
             running.update(message)
-            self._queue.append((n, message))
+        self._queued += len(message)
+        if self._queued > HELD_BYTES:
+            message = self.part.room.kept(message)
+        self._queue.extend((n, message) for n in on_its_way.running)
         on_its_way.sent += 1
         if on_its_way.sent == on_its_way.chunks:
             label = self.link.label(self.session.form.kinds[Common.DIGEST], self.at.numbers, self.at.context)
@@ -481,7 +485,7 @@ class Server:
                 inboxes.setdefault(n, []).append(message)
             else:
                 rest.append((n, message))
-        self._queue = rest
+        self._queue, self._queued = rest, self._queued if rest else 0
         return inboxes
 
 

@@ -6,6 +6,7 @@ A snapshot is a JSON text that describes the value, followed by the raw arrays, 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -18,12 +19,18 @@ from secea.errors import ProtocolError, SnapshotError
 
 _MAGIC: Final = b"secea snapshot 1\n"
 _CHECKSUM_BYTES: Final = 32
+_PIECE_BYTES: Final = 1 << 20
 _PLAIN: Final = {type(None), bool, int, float, str}
 """What JSON takes as it is. Lists of nothing else, such as names, are written without a look at each."""
 
 
 def dumps(value: object) -> bytes:
     """A value made of None, bool, int, float, str, bytes, list, tuple, dict and arrays."""
+    return b"".join(pieces(value))
+
+
+def pieces(value: object) -> Iterator[bytes | memoryview]:
+    """The same a piece at a time. Arrays are not copied as a whole, and must not change meanwhile."""
     arrays: list[np.ndarray[Any, Any]] = []
 
     def plain(x: object) -> object:
@@ -33,7 +40,7 @@ def dumps(value: object) -> bytes:
             case bytes() | bytearray() | memoryview():
                 return plain(np.frombuffer(bytes(x), np.uint8)) | {"as": "bytes"}  # type: ignore[operator]
             case np.ndarray() if x.dtype.kind in "biuf":
-                arrays.append(np.ascontiguousarray(x))
+                arrays.append(x)
                 return {"as": "array", "dtype": x.dtype.str, "shape": list(x.shape)}
             case tuple():
                 return {"as": "tuple", "items": plain(list(x))}
@@ -45,16 +52,20 @@ def dumps(value: object) -> bytes:
                 raise TypeError(f"a {type(x).__name__} cannot be part of a snapshot")
 
     text = json.dumps(plain(value), separators=(",", ":")).encode()
-    parts: list[bytes | memoryview] = [
-        _MAGIC,
-        len(text).to_bytes(8, "little"),
-        text,
-        *(a.reshape(-1).view(np.uint8).data for a in arrays),
-    ]
     hashed = hashlib.sha256()
-    for part in parts:
+    head = _MAGIC, len(text).to_bytes(8, "little"), text
+    for part in itertools.chain[bytes | memoryview](head, *map(_blocks, arrays)):
         hashed.update(part)
-    return b"".join([*parts, hashed.digest()])
+        yield part
+    yield hashed.digest()
+
+
+def _blocks(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
+    """The bytes of an array in rows-first order: as it lies in memory, or else some of its first axis at a time."""
+    whole = array.flags.c_contiguous
+    step = 1 if whole else max(1, _PIECE_BYTES * len(array) // max(1, array.nbytes))
+    for block in [array] if whole else (array[i : i + step] for i in range(0, len(array), step)):
+        yield np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
 
 
 def checksum(data: bytes) -> bytes:

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -125,7 +126,7 @@ def lost_rounds(subject: Subject) -> int:
     return 2
 
 
-@claim("record", KEYED, PAILLIER, mutants=(mutants.SAVED_AFTERWARDS,))
+@claim("record", KEYED, PAILLIER, mutants=(mutants.SAVED_AFTERWARDS, mutants.PARTS_UNSAVED, mutants.TAKES_ALOUD))
 def saved_first(subject: Subject) -> int:
     """Both forms: what a host sends is in its saved state before it is sent."""
     cases = 0
@@ -135,11 +136,16 @@ def saved_first(subject: Subject) -> int:
 
         def saved() -> None:
             nonlocal cases
-            reply = site.obeys()
-            before = site.store.load("client")
-            if before != site.host.client.save():
-                raise Objection(f"a host sends {len(reply.messages)} messages before it saves where it is")
-            cases += bool(reply.messages)
+            for act in (
+                partial(site.host.obey, Order(Task.TAKE)),
+                partial(site.host.obey, Order(Task.MORE)),
+                site.obeys,
+            ):
+                reply = act()
+                before = site.store.load("client")
+                if reply.to_bytes() != Reply().to_bytes() and before != site.host.client.save():
+                    raise Objection(f"a host sends {len(reply.messages)} messages before it saves where it is")
+                cases += bool(reply.messages)
 
         parties.exchange.greet()
         parties.exchange.deliver()

@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from secea.engines import files, policy
 from secea.engines.driver import ACCUSED, Driver
 from secea.engines.files import read_identity, read_session, write_identity
 from secea.engines.host import Host, told
-from secea.engines.port import Order, Reply, refusal
+from secea.engines.port import Order, Reply, Task, refusal
 from secea.engines.store import Store
 from secea.errors import ParamsError, RoundLost
 from secea.party.client import Client
 from secea.party.session import Session
 from secea.wire.keys import Identity
+from secea.wire.messages import Buffer
 
 
 def _sends_again(self: Host, round: int) -> None:
@@ -55,6 +57,17 @@ def _sends_first(self: Host, order: Order) -> Reply:
     return reply
 
 
+def _parts_unsaved(self: Host, order: Order) -> Reply:
+    """Saves only with the first part of a reply."""
+    return _sends_first(self, order) if order.task is Task.MORE else obey(self, order)
+
+
+def _takes_aloud(self: Host, order: Order) -> Reply:
+    """Says where it stands with every part of an order that it has taken."""
+    reply = obey(self, order)
+    return replace(reply, standing=self.client.standing.to_bytes()) if order.task is Task.TAKE else reply
+
+
 def _goes_on(self: Host, order: Order) -> Reply:
     """Does not stop at what is wrong."""
     stop, self.client.stop = self.client.stop, lambda: None  # type: ignore[method-assign]
@@ -72,13 +85,13 @@ def _unlocked(self: Store) -> int:
     return os.open(self.folder, os.O_RDONLY)
 
 
-def _readable(self: Store, name: str, data: bytes) -> None:
+def _readable(self: Store, name: str, data: Buffer | Iterator[Buffer]) -> None:
     """Anybody may read."""
     saves(self, name, data)
     self._path(name).chmod(0o644)
 
 
-def _sealed_alike(self: Store, name: str, data: memoryview) -> Iterator[bytes]:
+def _sealed_alike(self: Store, name: str, data: Iterator[Buffer]) -> Iterator[bytes]:
     """The random prefix is always the same."""
     self._entropy = bytes
     return sealed(self, name, data)
@@ -123,6 +136,10 @@ TABLE_OF_ANY_ROUND = Mutant(
     {KEYED: Subject(Overheard(), within=((Host, "_restored", _of_any_round),))},
 )
 SAVED_AFTERWARDS = _both("saved-after-sent", "A host sends before it saves.", "obey", _sends_first)
+PARTS_UNSAVED = _both("parts-unsaved", "A host sends a later part of a reply before it saves.", "obey", _parts_unsaved)
+TAKES_ALOUD = _both(
+    "takes-aloud", "A host says where it stands in the middle of an order, and has not saved it.", "obey", _takes_aloud
+)
 GOES_ON = _both("host-goes-on", "A host does not stop at an authentic message that is wrong.", "obey", _goes_on)
 TELLS_ALL = both("host-tells-all", "A host reports its errors in full.", instead={told: str})
 SHARED_LOCK = _both("state-not-locked", "Two processes may use a host's state.", "_lock", _unlocked)

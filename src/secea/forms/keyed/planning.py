@@ -68,9 +68,10 @@ def facts(form: Keyed, params: Params) -> dict[str, int]:
 
 
 def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
-    """A client holds keys of its names, its copy of the table and a few chunks; the server a few chunks, or one sum.
+    """A client holds keys of its names, its copy of the table and a few chunks; the server a few chunks of each client.
 
-    `together`: all in one process, with tables and means. Measured: docs/performance.md.
+    On an engine both hold parts of messages as well, as they come and go. What is more waits in files. `together`: all
+    in one process, with tables and means. Measured: docs/performance.md, docs/deploy-nvflare.md.
     """
     own, N = params.max_entities or entities, params.clients
     kept = own * NAME_BYTES
@@ -81,14 +82,15 @@ def memory(form: Keyed, params: Params, entities: int) -> dict[str, int]:
     upload = entities * form.width(params) * word
     lists = N * (own + 1) * 32
     chunk = min(CHUNK_BYTES, max(upload, lists))  # a small message is one chunk
+    part = min(HELD_BYTES, upload)  # as engines carry it
     # With drop-outs: the sum, which becomes the broadcast, and uploads that are not complete, unless they are in files.
-    summed = upload + min(upload, 2 * chunk) + (N * upload if upload <= HELD_BYTES else 0)
+    summed = part + min(upload, 2 * chunk) + (N * upload if upload <= HELD_BYTES else 0)
     held = summed if params.dropouts else 2 * (N + 3) * chunk
     drawn = 8 * chunk if numbers.spread else 0  # what the numbers of a chunk are drawn from; in a thread for each core
     return {
         "kept": kept,
-        "client": kept + max(rows + 6 * chunk + drawn, 2 * table),
-        "server": max(held, 2 * table),
+        "client": kept + max(rows + 6 * chunk + drawn, 2 * table) + 4 * part,
+        "server": max(held, 2 * table, N * min(upload, 3 * part) + 2 * part),
         "together": N * (kept + 2 * rows + min(3 * CHUNK_BYTES, upload)) + max(held, 4 * table) + min(N, 8) * drawn,
     }
 

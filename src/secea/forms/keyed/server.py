@@ -16,7 +16,7 @@ from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
 from secea.forms.keyed.opening import Opening, unmasked
 from secea.params import Params
-from secea.party.form import Got, Held, Retry, ServerDefaults
+from secea.party.form import HELD_BYTES, Got, Held, Retry, ServerDefaults
 from secea.party.phases import Agreement
 from secea.steps import means, oprf, union
 from secea.wire.link import Link
@@ -120,10 +120,12 @@ class KeyedServer(ServerDefaults):
         rows, columns = self._rows(sender, chunk, payload, at)
         if chunk not in self._chunks:
             noise = n.noise_of(form.noise_count(params, len(at.participants)))
-            _, count, width = rows.shape
-            self._chunks[chunk] = _Chunk(n.ring.zeros(count, width), n.ring.zeros(count, n.checks), noise)
+            much = len(self._chunks) * rows.nbytes > HELD_BYTES
+            total = self.room.zeros(rows.shape, rows.dtype) if much else np.zeros_like(rows)
+            self._chunks[chunk] = _Chunk(total, n.ring.zeros(rows.shape[1], n.checks), noise)
         come = self._chunks[chunk]
         n.ring.add_into(come.total, rows)
+        self.room.rest(come.total)
         come.senders.add(sender)
         if columns is not None:
             n.ring.add_into(come.columns, columns)
@@ -135,7 +137,9 @@ class KeyedServer(ServerDefaults):
             for chunk in sorted(self._chunks) if self._over else ():
                 come = self._chunks.pop(chunk)
                 unmasked(self.form, self.params, come.total, self._over, chunk)
-                yield ALL, self._means(chunk, come)
+                parts = self._means(chunk, come)
+                self.room.rest(come.total)
+                yield ALL, parts
             return
         if kind is Kind.VOTES:
             yield ALL, (self._votes,)
