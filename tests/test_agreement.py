@@ -183,3 +183,13 @@ def test_a_file_from_before_there_were_options_has_the_fingerprint_that_it_says(
     path = tmp_path / "federation.json"
     path.write_text(json.dumps(text | {"fingerprint": OLD[form]}))
     assert read_session(path).hash == now.hash
+
+
+def test_a_rule_for_names_is_a_parameter_like_others_and_a_function_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "federation.toml"
+    write_session(session(params=replace(PARAMS, normalize=("nfc", "strip"))), file)
+    assert read_session(file).params.normalize == ("nfc", "strip")
+    for name in ("other.toml", "other.json"):
+        with pytest.raises(ParamsError, match="normalize is a function, which no file can hold"):
+            write_session(session(params=replace(PARAMS, normalize=str.lower)), tmp_path / name)
+        assert not (tmp_path / name).exists()

@@ -170,7 +170,7 @@ def test_each_option_is_explained_where_it_is_used_and_only_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("T", "D", "honest"), [(1, 0, "3 clients, you among them"), (2, 1, "nobody else"), (3, 0, "nobody else")]
+    ("T", "D", "honest"), [(1, 0, "all but 1 draw noise"), (2, 1, "nobody else"), (3, 0, "nobody else")]
 )
 def test_with_noise_the_page_says_who_must_be_trusted(T: int, D: int, honest: str) -> None:
     told = sentences(session(collusion=T, dropouts=D, noise=0.5))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from secea.atomic import replace_files
 from secea.commands.plan import duration, size
 from secea.engines import files
-from secea.engines.agreement import ABOUT, EXACT_NAMES, written
+from secea.engines.agreement import ABOUT, written
 from secea.errors import DataError
+from secea.names import said
 from secea.party.session import Session
 from secea.report.policy import Chapter, Line, page
 
@@ -81,10 +82,12 @@ def _terms(session: Session, accuracy: tuple[str, ...]) -> Iterator[Line]:
     yield Line("rounds", (
         f"At most {params.rounds:,} in a session. Over all of them statistical security is {params.sigma} bits.",
     ))  # fmt: skip
-    if not (rule := getattr(params, "normalize", ())):
-        yield Line("names", (f"{EXACT_NAMES[0].upper()}{EXACT_NAMES[1:]}.",))
-    else:
-        yield Line("names", (f"Names of entities are made alike before they are compared: {', '.join(rule)}.",))
+    alike = said(params.normalize)
+    yield Line("names", (
+        f"Names of entities are made alike before they are compared: {alike}."
+        if alike
+        else "Names of entities are compared byte by byte, as UTF-8 text: other spellings are other entities.",
+    ))  # fmt: skip
 
 
 def _costs(found: dict[str, Any]) -> Iterator[Line]:

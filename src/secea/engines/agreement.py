@@ -28,7 +28,7 @@ ABOUT: Final = {
     "precision": "bits: a mean is exact to within max_abs / 2^precision",
     "max_entities": "the most entities of one client",
     "max_union": "the most entities of all clients together",
-    "normalize": "how names of entities are made alike before they are compared; []: not at all, byte by byte",
+    "normalize": "how names are made alike before they are compared: nfc, strip, casefold; []: not at all",
     "min_participants": "no round with fewer clients; without this line the form chooses",
     "max_new_entities": "the most new names of a client at one time; without this line a tenth of max_entities",
     "max_updates": "how often new names may come in a session",
@@ -38,7 +38,6 @@ ABOUT: Final = {
     "queries": "how clients ask: buckets, or full, as in the paper",
 }
 """What each line of the policy means. The order is that of the file; what is missing here comes last."""
-EXACT_NAMES: Final = "names of entities are compared byte by byte, as UTF-8 text: other spellings are other entities"
 VERSION: Final = 1
 HEAD: Final = """\
 # The federation file: what all parties agree on. Nothing in it is secret, and all have the same.
@@ -76,8 +75,6 @@ def _policy(session: Session) -> Iterator[str]:
             yield from textwrap.wrap(f"{name}: {about}", 110, initial_indent="# ", subsequent_indent="# ")
         else:
             yield f"{f'{name} = {written(value)}':<{width}}  # {about}" if about else f"{name} = {written(value)}"
-    if not any(each.name == "normalize" for each in fields(Params)):
-        yield f"# {EXACT_NAMES}"
 
 
 def written(value: object) -> str:

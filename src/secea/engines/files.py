@@ -116,6 +116,8 @@ def _number(name: str, text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
+        if name == "normalize":
+            return text
         raise ParamsError(f"the parameter {name} must be a number, got {text!r}") from None
 
 
@@ -124,6 +126,8 @@ def write_session(session: Session, path: Path | str) -> None:
 
     It is TOML, or JSON where the name ends in .json.
     """
+    if callable(session.params.normalize):
+        raise ParamsError("normalize is a function, which no file can hold: take steps out of nfc, strip and casefold")
     text = f"{session_json(session)}\n" if Path(path).suffix.lower() == ".json" else session_toml(session)
     try:
         replace_files({Path(path): text.encode()})
