@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -277,3 +278,14 @@ def test_noise_on_sums_is_divided_by_the_owners() -> None:
     method = Mean(ids, common=False, noise=lambda shape: np.full(shape, 6.0))
     means = method.aggregate([rows, rows, rows[:2]])
     assert means[0][:, 0].tolist() == [2.0, 2.0, 3.0, 3.0]
+
+
+def test_first_rows_are_those_of_a_name_however_it_is_written() -> None:
+    assert (first_rows([7, -3, 0], 4, 1.0, 0, "entity") == first_rows(["7", "-3", "0"], 4, 1.0, 0, "entity")).all()
+    apart = first_rows(["7", "07", "+7", "-0", "a", 8], 4, 1.0, 0, "entity")
+    assert len(np.unique(apart[:, 0])) == 6
+    # The first word of SHAKE-256 of the seed's line and of 7 in base 16: seeds of before give the figures of before.
+    words = np.frombuffer(hashlib.shake_256(b"secea entity 0\ni7").digest(8), "<u4")
+    assert (
+        first_rows([7], 1, 1.0, 0, "entity")[0, 0] == 2 * ((words[0] >> 8) * 2.0**-24 + (words[1] >> 3) * 2.0**-53) - 1
+    )

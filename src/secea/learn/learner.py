@@ -6,9 +6,10 @@ Nothing here depends on the method: all of them start from the same embeddings, 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ from torch import Tensor
 from secea.learn.steps import Recorded, Steps
 from secea.table import Name, name_bytes
 
+INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,17}", re.ASCII)
+"""An integer as it is usually written."""
+
 
 def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what: str) -> NDArray[np.float64]:
     """Where embeddings start: uniform in [-spread, spread), a public function of the seed and the name.
@@ -26,10 +30,16 @@ def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what
     as it began: it has all the bits of a float64, since a coarse row would be filled, and the fill would be wide.
     """
     start = f"secea {what} {seed}\n".encode()
-    words = b"".join(hashlib.shake_256(start + name_bytes(name)).digest(8 * width) for name in names)
+    words = b"".join(hashlib.shake_256(start + _seeded(name)).digest(8 * width) for name in names)
     high, low = np.frombuffer(words, "<u4").reshape(-1, 2, width).transpose(1, 0, 2)
     uniform = (high >> 8) * 2.0**-24 + (low >> 3) * 2.0**-53
     return (2.0 * uniform - 1.0) * spread
+
+
+def _seeded(name: Name) -> bytes:
+    """What a first row is made of: integers in base 16, whether they come as numbers or as texts."""
+    text = str(name)
+    return b"i%x" % int(text) if INTEGER.fullmatch(text) else name_bytes(name)
 
 
 def touched(ids: NDArray[np.int64], ends: NDArray[Any]) -> NDArray[np.int64]:
