@@ -150,6 +150,33 @@ def test_a_file_that_is_not_whole_is_refused_with_what_is_wrong(tmp_path: Path, 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"min_owners": 3', '"min_owners": 3, "min_owners": 3', "it has the line 'min_owners' twice"),
+        ('"min_owners": 3', '"min_owners": 5, "min_owners": 3', "it has the line 'min_owners' twice"),
+        ('"form": "keyed"', '"form": "paillier", "form": "keyed"', "it has the line 'form' twice"),
+        ('"form": "keyed"', '"form": "paillier", "retrieval": "keyed"', "it has both form and retrieval"),
+        ('"secea": 1', '"secea": 1, "policy": {"min_owners": 5}', "the file has no line 'policy'"),
+        ('"name": "west"', '"name": "west", "owner": "north"', "a client has no line 'owner'"),
+    ],
+)
+def test_in_json_no_line_comes_twice_or_says_what_does_not_count(tmp_path: Path, old: str, new: str, says: str) -> None:
+    path, text = tmp_path / "federation.json", session_json(session(params=replace(PARAMS, min_owners=3)))
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ParamsError, match="is no federation file") as caught:
+        read_session(path)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 2.5, True, "3"])
+@pytest.mark.parametrize("name", options_of("keyed"))
+def test_options_of_the_form_are_whole_numbers(name: str, value: Any) -> None:
+    with pytest.raises(ParamsError, match=f"{name} must be an integer"):
+        session(**{name: value})
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_name_can_be_written_and_read(name: str) -> None:
     names = (name, *(each for each in ("north", "south", "west", "x") if each != name))[:4]

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import secea
 from secea.arithmetic.discrete import farthest
 from secea.arithmetic.field import M61, P56, PRIMES30, RING61
 from secea.errors import ParamsError
@@ -401,3 +402,22 @@ def test_honest_clients_add_the_noise_that_was_agreed_on_whoever_is_absent_or_dr
 def test_without_noise_on_every_slot_nothing_changes() -> None:
     plain = Keyed().numbers(Params(5, 4, collusion=4, max_entities=10, max_union=20))
     assert (plain.spread, plain.farthest) == (0.0, 0)
+
+
+@pytest.mark.parametrize(("bits", "noise"), [(40, 2.0**50), (50, 2.0**60), (60, 0.0), (63, 0.0)])
+@pytest.mark.parametrize("precision", [1, 4, 10])
+def test_a_range_that_leaves_no_unit_of_1_or_less_is_refused_and_any_other_works(
+    precision: int, bits: int, noise: float
+) -> None:
+    params = Params(
+        3, dim=1, max_abs=2.0**bits, precision=precision, rounds=2, max_entities=1, max_union=3, noise=noise
+    )
+    try:
+        assert Keyed().numbers(Keyed().checked(params)).f >= 0
+    except ParamsError:
+        assert bits >= 50
+        return
+    federation = secea.Federation(params)
+    federation.setup([["a"], ["a"], []])
+    federation.round([{"a": [2.0**bits]}, {"a": [0.0]}, {}])
+    assert federation.without_mean == [(), (), ()]

@@ -353,6 +353,8 @@ def test_weights_that_do_not_fit_are_refused_by_client_and_entity_and_nothing_is
         ({"min_owners": True}, "min_owners must be an integer, got True"),
         ({"max_weight": 0}, "max_weight must be from 1 to 87380 for 3 clients and precision=24, got 0"),
         ({"max_weight": 87381}, "max_weight must be from 1 to 87380 for 3 clients and precision=24, got 87381"),
+        ({"max_weight": 1, "precision": 8}, "weights of 3 clients need precision=9 or more, got 8"),
+        ({"max_weight": 1, "precision": 1}, "weights of 3 clients need precision=9 or more, got 1"),
         ({"max_weight": "many"}, "max_weight must be an integer, got 'many'"),
         ({"partial": 1}, "partial must be True or False, got 1"),
         ({"noise": -0.5}, r"noise must be from 0 to 1024 \* max_abs, got -0.5"),

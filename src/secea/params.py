@@ -21,7 +21,8 @@ WEIGHT_BITS = 6
 SECURE_KEY_BITS = 2048
 
 
-def _integer(name: str, value: object) -> int:
+def integer(name: str, value: object) -> int:
+    """A whole number, which is no truth value; or a `ParamsError`."""
     if isinstance(value, bool):
         raise ParamsError(f"{name} must be an integer, got {value!r}")
     try:
@@ -120,10 +121,10 @@ class Params:
 
     def __post_init__(self) -> None:
         for name in ("clients", "dim", "dropouts", "precision", "sigma", "rounds", "key_bits", "min_owners"):
-            object.__setattr__(self, name, _integer(name, getattr(self, name)))
+            object.__setattr__(self, name, integer(name, getattr(self, name)))
         for name in ("collusion", "max_entities", "max_union", "max_weight"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _integer(name, getattr(self, name)))
+                object.__setattr__(self, name, integer(name, getattr(self, name)))
         for name in ("max_abs", "noise"):
             try:
                 object.__setattr__(self, name, _float(getattr(self, name)))
@@ -169,7 +170,10 @@ class Params:
         _within("min_owners", self.min_owners, 1, n, f"for {n} clients")
         if weight is not None:
             most = min(MAX_WEIGHT, (1 << max(0, self.precision - WEIGHT_BITS)) // n - 1)
-            _within("max_weight", weight, 1, max(1, most), f"for {n} clients and precision={self.precision}")
+            if most < 1:
+                least = WEIGHT_BITS + (2 * n - 1).bit_length()
+                raise ParamsError(f"weights of {n} clients need precision={least} or more, got {self.precision}")
+            _within("max_weight", weight, 1, most, f"for {n} clients and precision={self.precision}")
         if not 0 <= self.noise <= self.max_abs * 2**10:
             raise ParamsError(f"noise must be from 0 to 1024 * max_abs, got {self.noise}")
         if self.partial and weight is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -121,6 +122,28 @@ def from_toml(data: bytes) -> dict[str, Any]:
         "params": params, "form": form, "options": chosen, "server": text["server"]["key"],
         "clients": text["clients"], "fingerprint": text["fingerprint"],
     }  # fmt: skip
+
+
+def from_json(data: bytes) -> dict[str, Any]:
+    """The same from JSON. No line may come twice or have no use: a reader would take it for what was agreed on."""
+    text = json.loads(data, object_pairs_hook=_once)
+    older = ("retrieval", "queries")  # 0.1.0 had them in place of form and options
+    known = ("secea", "params", "form", "options", "server", "clients", "fingerprint", *older)
+    _only(text, "the file", known, optional=True)
+    for now, before in zip(("form", "options"), older, strict=True):
+        if now in text and before in text:
+            raise ValueError(f"it has both {now} and {before}, its older name")
+    for client in text["clients"]:
+        _only(client, "a client", ("name", "key"))
+    return cast(dict[str, Any], text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the line {max(names, key=names.count)!r} twice")
+    return found
 
 
 def _only(table: Mapping[str, Any], what: str, known: tuple[str, ...], *, optional: bool = False) -> None:

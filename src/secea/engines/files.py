@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from secea.atomic import replace_files
-from secea.engines.agreement import as_toml, from_toml
+from secea.engines.agreement import as_toml, from_json, from_toml
 from secea.errors import ParamsError
 from secea.forms import NAMES, form_of, options_of
 from secea.params import Params
@@ -162,7 +162,7 @@ def read_session(path: Path | str) -> Session:
     """Read the federation file, TOML or JSON. Refuses one whose fingerprint does not match its contents."""
     data = _read(path)
     try:
-        text = json.loads(data) if data.lstrip().startswith(b"{") else from_toml(data)
+        text = from_json(data) if data.lstrip().startswith(b"{") else from_toml(data)
         roster = Roster(
             tuple(bytes.fromhex(client["key"]) for client in text["clients"]),
             bytes.fromhex(text["server"]),

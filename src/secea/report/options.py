@@ -18,7 +18,8 @@ def which_means(group: Group) -> Markup | None:
         most = number(run.sharing.get("max_weight")) or 0
         said.append(
             "Means are weighted: a row counts as often as its client has training examples that touch the entity, at"
-            f" most {most:,.0f} times. Owners learn the mean weight, blurred, and no count."
+            f" most {most:,.0f} times. Owners learn the mean weight, blurred. It shows how many owners there are"
+            " to one whose weight is far above the others'."
         )
     if least > 1:
         said.append(

@@ -152,8 +152,10 @@ def _options(params: Params) -> Iterator[Statement]:
         quiet = " It counts for the minimum of owners: a mean may be of fewer rows." if params.min_owners > 1 else ""
         yield Statement("weights", f"max_weight = {params.max_weight:,}", (
             f"A row counts by its weight, a whole number from 0 to {params.max_weight:,}.",
-            "Owners also learn the mean weight of their entity, and no count. Each weight is blurred by up to half a"
-            " unit first, and that changes the mean a little: see accuracy.",
+            "Owners also learn the mean weight of their entity. Each weight is blurred by up to half a unit first, and"
+            " that changes the mean a little: see accuracy.",
+            "Where weights are unknown and alike in size, the mean weight shows no count. An owner whose weight is far"
+            " above the others', or who claims such a weight, sees how many owners there are.",
             "Weights that others know name their owners: if all rows of a client weigh the same, and that is known, the"
             " mean weight tells who owns an entity. If they are multiples of a number, it tells how many do.",
             "A row of weight 0 is left out quietly: no slot looks empty by it, and owners see from the mean weight"
@@ -184,6 +186,10 @@ def _minimum(params: Params) -> Iterator[str]:
         "It is a policy that the server enforces: one that does not withhold such a mean breaks it. It does not"
         " change what"
         " the server and clients learn together."
+    )
+    yield (
+        "It is for clients that follow the protocol. One that deviates can count itself several times, or into slots"
+        " that are not its own: it undoes the minimum alone, sees numbers of owners without names, and nobody notices."
     )
     if m > T + 1:
         yield (

@@ -11,7 +11,7 @@ from secea.arithmetic.field import RING61
 from secea.errors import ParamsError, TwoClients, Uncovered
 from secea.forms.keyed import planning
 from secea.forms.keyed.numbers import Numbers, numbers_of
-from secea.params import Params, span
+from secea.params import Params, integer, span
 from secea.party.form import Chore, FormDefaults
 from secea.party.phases import Agreement, Route, Row, row_of
 from secea.steps import oprf
@@ -165,6 +165,9 @@ class Keyed(FormDefaults):
     def checked(self, params: Params) -> Params:
         """Section 1 of the specification: which N, T and D go together."""
         N, D = params.clients, params.dropouts
+        for name in ("min_participants", "max_new_entities", "max_updates", "batch"):
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name))
         if D > N - 2:
             raise ParamsError(f"dropouts must be {span(0, N - 2)} with {N} clients, got {D}")
         covered = N - 1 - 2 * D  # the largest T with which a deviating server is covered

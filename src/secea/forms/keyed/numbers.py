@@ -144,7 +144,7 @@ def numbers_of(params: Params, noise_clients: int) -> Numbers:
         if width is None or s * len(digits) + 2 > MOST_WORDS:  # more noise than the kernels can draw per element
             continue
         for ring in _rings():
-            for f in range(MOST_VALUE_BITS - exponent, params.fraction_bits, -1):
+            for f in range(MOST_VALUE_BITS - exponent, max(params.fraction_bits, -1), -1):  # units are 1 or less
                 unit = math.ldexp(params.resolution, f)  # the resolution in units
                 wide = wide_of(params.resolution, f, noise_clients)
                 if s << width > unit / FILL_SHARE:
