@@ -313,7 +313,7 @@ def weighted(**options: Any) -> Any:
 
 GIVEN: Final[list[Any]] = [{"a": [1.0], "b": [2.0]}, {"a": [3.0]}, {}]
 NINE: Final = {"max_weight": 9}
-NO_WEIGHTS: Final = "client 0: the rows have no weights, and means are weighted here"
+NO_WEIGHTS: Final = "client 0: the rows have no weights, and means are weighted here: give each row one"
 WRONG: Final[dict[str, tuple[dict[str, Any], Any, str]]] = {
     "above the bound": (NINE, [[1, 10], [1], []], "client 0: entity 'b' has the weight 10; at most max_weight=9"),
     "negative": (NINE, [[1, -1], [1], []], "client 0: the entity 'b' has the weight -1; weights are whole numbers"),

@@ -125,6 +125,23 @@ def test_settings_without_meaning_are_refused(
         Mechanism.calibrated(epsilon, delta, clip, rounds)
 
 
+def test_a_clip_or_a_number_of_rows_that_is_not_positive_is_refused() -> None:
+    rows = np.zeros((2, 3))
+    for clip in (0.0, -1.0, math.nan):
+        with pytest.raises(ParamsError, match="clip must be a positive number"):
+            clipped(rows, rows + 1, clip)
+    with pytest.raises(ParamsError, match="rows must be at least 1, got 0"):
+        Mechanism.calibrated(8.0, 1e-5, 1.0, 3, rows=0)
+    with pytest.raises(ParamsError, match="rows must be at least 1, got -1"):
+        Mechanism(1.0, 1.0).epsilon(1e-5, 3, rows=-1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-7, 1e7])
+def test_an_epsilon_that_no_noise_has_is_refused_in_words(epsilon: float) -> None:
+    with pytest.raises(ParamsError, match="is out of reach: choose one nearer to 1"):
+        Mechanism.calibrated(epsilon, 1e-5, 1.0, 3)
+
+
 # ----------------------------------------------------------------------------------------------- clipping, noise
 
 
@@ -288,6 +305,8 @@ def test_the_bound_for_sums_holds_where_it_can_be_computed(parties: int, shift: 
 def test_there_is_no_epsilon_without_noise() -> None:
     with pytest.raises(ParamsError, match="there is no noise"):
         epsilon_of(FIVE, 1e-5, 0.1)
+    with pytest.raises(ParamsError, match="there is no noise"):
+        assumptions(FIVE, 0.1)
     with pytest.raises(ParamsError, match="clip must be a positive number"):
         with_noise(FIVE, 8.0, 1e-5, -1.0)
 
@@ -298,6 +317,12 @@ def test_the_assumptions_say_who_must_be_honest_and_what_is_added() -> None:
     for words in ("all but 2 are honest", "2 may conspire with the server, and 1 more may drop out: 2 of 5 are left",
                   "smaller the more owners", "change by at most 0.1", "refuse more than the 20"):  # fmt: skip
         assert words in said
+    more = "The fewer take part, the more each of them adds"
+    assert more not in said, "with drop-outs each adds as much as the fewest would have to"
+    assert more in " ".join(assumptions(Params(clients=5, dim=2, collusion=2, noise=1.0)))
+    alone = " ".join(assumptions(Params(clients=5, dim=2, noise=1.0)))
+    assert "nobody else's noise: your own is enough" in alone
+    assert more not in alone
 
 
 def owners_of(seed: int, clients: int, entities: int) -> list[list[int]]:

@@ -63,6 +63,7 @@ def clipped(before: Rows, after: Rows, clip: float) -> Rows:
 
 
 def _change(before: Rows, after: Rows, clip: float) -> Rows:
+    _check_clip(clip)
     before, after = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if before.ndim != 2 or before.shape != after.shape:
         raise TableError(f"before and after must be matrices of one shape, got {before.shape} and {after.shape}")
@@ -101,9 +102,8 @@ class Mechanism:
         cls, epsilon: float, delta: float, clip: float, rounds: int, *, rows: int = 1, discrete: bool = True
     ) -> Mechanism:
         """The least noise for (epsilon, delta) over this number of rounds: of one row, or of a client's `rows` rows."""
-        if not _positive(clip):
-            raise ParamsError(f"clip must be a positive number, got {clip}")
-        return cls(clip, math.sqrt(rows) * _calibrated(epsilon, delta, rounds), discrete)
+        _check_clip(clip)
+        return cls(clip, _root(rows) * _calibrated(epsilon, delta, rounds), discrete)
 
     @property
     def deviation(self) -> float:
@@ -117,7 +117,7 @@ class Mechanism:
 
     def epsilon(self, delta: float, rounds: int, rows: int = 1) -> float:
         """What the rounds cost together, for a change of one row, or of `rows` rows of one client at once."""
-        return _epsilon(self.multiplier / math.sqrt(rows), delta, rounds)
+        return _epsilon(self.multiplier / _root(rows), delta, rounds)
 
     def noised(self, before: Rows, after: Rows, stream: KeyStream) -> Rows:
         """A client's rows as they leave it. `before` must be known to those who may see them, `after` may be anything.
@@ -189,7 +189,7 @@ def with_noise(params: Params, epsilon: float, delta: float, clip: float | None 
     `rows=m` is for a client's whole table of m rows. `assumptions` says what must be trusted.
     """
     least = _calibrated(epsilon, delta, params.rounds)
-    reach = math.sqrt(rows) * sensitivity(params, clip)
+    reach = _root(rows) * sensitivity(params, clip)
     first = replace(params, noise=reach * least)
     gap = _gap(first) * math.sqrt(params.dim * rows)
     if gap >= 1 / least:
@@ -205,10 +205,9 @@ def epsilon_of(
     A sum of discrete Gaussians is not quite a discrete Gaussian. What is missing is counted as Kairouz, Liu and
     Steinke do (arXiv 2102.06387, proposition 14). Where each client adds ten units or more, it is no float at all.
     """
-    if not params.noise:
-        raise ParamsError("there is no noise: Params(noise=...), or secea.privacy.with_noise")
+    _check_noise(params)
     each = sensitivity(params, clip) / params.noise
-    worth = math.sqrt(rows) * each + _gap(params) * math.sqrt(params.dim * rows)
+    worth = _root(rows) * each + _gap(params) * math.sqrt(params.dim * rows)
     return _epsilon(1 / worth, delta, params.rounds if rounds is None else rounds)
 
 
@@ -218,8 +217,8 @@ def sensitivity(params: Params, clip: float | None = None) -> float:
     Rows are rounded and filled on their way (K6), which may move each coordinate by the resolution and the grid of a
     float32. Rows that were rounded to fewer bits than that are not covered.
     """
-    if clip is not None and not _positive(clip):
-        raise ParamsError(f"clip must be a positive number, got {clip}")
+    if clip is not None:
+        _check_clip(clip)
     widest = params.max_abs * math.sqrt(params.dim)
     grid = params.resolution + math.ldexp(params.max_abs, -FLOAT32_BITS)
     return 2 * (widest if clip is None else min(clip, widest)) + math.sqrt(params.dim) * grid
@@ -236,16 +235,21 @@ def honest(params: Params) -> int:
 
 def assumptions(params: Params, clip: float | None = None) -> tuple[str, ...]:
     """What the noise of all together rests on, in plain words."""
+    _check_noise(params)
     checked = form_of(DEFAULT).checked(params)
     N, D, T, enough = checked.clients, checked.dropouts, checked.T, honest(params)
     share, total = params.noise / math.sqrt(enough), params.noise * math.sqrt(N / enough)
     reach = f"change by at most {clip:g} since the last round" if clip is not None else f"lie within {params.max_abs:g}"
+    more = "" if D or enough == 1 else " The fewer take part, the more each of them adds."
     return (
         f"Of the clients in a round all but {T} are honest: they draw their noise as they should, and keep it to"
-        f" themselves. {T} may conspire with the server, and {D} more may drop out: {enough} of {N} are left. Noise of"
-        " those who conspire is not counted. With fewer honest clients there is less noise than there should be.",
-        f"Each client adds noise of deviation {share:.3g} to every entity's sum, its own or not. Where all take part,"
-        f" a sum has {total:.3g}, of which {params.noise:.3g} count.",
+        f" themselves. {T} may conspire with the server{f', and {D} more may drop out' if D else ''}: {enough} of {N}"
+        " are left. Noise of those who conspire is not counted. With fewer honest clients there is less noise than"
+        " there should be."
+        if enough > 1
+        else "You have to trust nobody else's noise: your own is enough.",
+        f"Each client adds noise of deviation {share:.3g} to every entity's sum, its own or not.{more} Where all take"
+        f" part, a sum has {total:.3g}, of which {params.noise:.3g} count.",
         "The server and those who conspire see the sum of the honest owners' rows, with the honest noise, for entities"
         " that one of them owns. The epsilon is for them. Other owners see less: the mean.",
         "The mean is the noisy sum divided by the number of owners, which nobody knows. So the noise on a mean is"
@@ -274,6 +278,23 @@ def _positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
+def _root(rows: int) -> float:
+    """What the noise for one row is multiplied by for so many of them."""
+    if rows < 1:
+        raise ParamsError(f"rows must be at least 1, got {rows}: how many rows of a client are covered at once")
+    return math.sqrt(rows)
+
+
+def _check_clip(clip: float) -> None:
+    if not _positive(clip):
+        raise ParamsError(f"clip must be a positive number, got {clip}")
+
+
+def _check_noise(params: Params) -> None:
+    if not params.noise:
+        raise ParamsError("there is no noise: Params(noise=...), or secea.privacy.with_noise")
+
+
 def _check_target(epsilon: float, delta: float, rounds: int) -> None:
     if not (_positive(epsilon) and 0 < delta < 1 and rounds >= 1):
         raise ParamsError(
@@ -295,8 +316,8 @@ def _calibrated(epsilon: float, delta: float, rounds: int) -> float:
     _check_target(epsilon, delta, rounds)
     accounting, rdp = _accounting()
     scale = math.sqrt(rounds)
-    return float(
-        accounting.calibrate_dp_mechanism(
+    try:
+        found = accounting.calibrate_dp_mechanism(
             rdp.RdpAccountant,
             lambda multiplier: _event(accounting, multiplier, rounds),
             epsilon,
@@ -304,7 +325,9 @@ def _calibrated(epsilon: float, delta: float, rounds: int) -> float:
             accounting.ExplicitBracketInterval(1e-3 * scale, 1e4 * scale),
             tol=1e-4 * scale / max(1.0, epsilon),
         )
-    )
+    except ValueError:  # no noise between the two is right
+        raise ParamsError(f"epsilon {epsilon:g} is out of reach: choose one nearer to 1, such as 0.1 to 100") from None
+    return float(found)
 
 
 def _epsilon(multiplier: float, delta: float, rounds: int) -> float:

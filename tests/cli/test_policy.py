@@ -167,6 +167,44 @@ def test_each_option_is_explained_where_it_is_used_and_only_there() -> None:
     assert "It counts for the minimum of owners: a mean may be of fewer rows" in both
     both = sentences(session(collusion=1, min_owners=2, partial=True))
     assert "The minimum of owners counts those who contribute" in both
+    assert "one row alone" not in both
+
+
+DEVIATES: dict[str, tuple[Any, str]] = {
+    "min_owners": (3, "and so undo the minimum of owners"),
+    "max_weight": (9, "They can claim any weight up to 9"),
+    "noise": (0.5, "They can leave out their own noise"),
+}
+
+
+@pytest.mark.parametrize("option", DEVIATES)
+def test_the_page_says_what_clients_that_deviate_do_about_an_option(option: str) -> None:
+    value, words = DEVIATES[option]
+    deviate = {each.about: " ".join(each.says) for each in said(session(**{option: value})).parties}
+    assert words in deviate["clients that deviate"]
+    assert not any(words in told for told in deviate.values() if told != deviate["clients that deviate"])
+    assert words not in sentences(session())
+
+
+def test_a_minimum_keeps_two_owners_from_subtracting_only_if_every_owner_gives_a_row() -> None:
+    two = "With two owners, each can subtract its own part"
+    assert two not in " ".join(said(session(min_owners=3)).limits)
+    assert two in " ".join(said(session(min_owners=2)).limits)
+    assert two in " ".join(said(session(min_owners=3, max_weight=9)).limits)  # some may have the weight 0
+
+
+def test_fewer_participants_add_more_noise_each_where_nobody_may_drop_out() -> None:
+    more = "The fewer take part, the more each of them adds"
+    assert more in sentences(session(collusion=1, noise=0.5))
+    assert more not in sentences(session(collusion=1, dropouts=1, noise=0.5))  # then it is as for the fewest
+
+
+def test_steps_that_make_names_alike_are_said_in_words() -> None:
+    chosen = session(normalize="nfc,casefold")
+    told = policy.chapters(chosen, _found(chosen), Path("federation.toml"))
+    names = " ".join(line.says[0] for chapter in told for line in chapter.lines if line.about == "names")
+    assert "capital and small letters are the same (casefold)" in names
+    assert "strip" not in names
 
 
 @pytest.mark.parametrize(
@@ -254,6 +292,10 @@ def test_a_roster_writes_toml_and_says_what_the_options_are(tmp_path: Path) -> N
         assert set(again.params.options) == {option.partition("=")[0] for option in options}
         shown = CliRunner().invoke(main, ["roster", str(tmp_path / "federation.toml")]).output
         assert shown == ran.output
+    for said_so, meant in (("true", True), ("false", False)):  # as the file spells it
+        more = [f"--param=partial={said_so}"]
+        ran = CliRunner().invoke(main, ["roster", str(tmp_path / "federation.toml"), *words, *more])
+        assert (ran.exit_code, read_session(tmp_path / "federation.toml").params.partial) == (0, meant), ran.output
 
 
 def test_sentences_are_whole() -> None:

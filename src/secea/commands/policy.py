@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from secea.atomic import replace_files
 from secea.commands.plan import duration, size
 from secea.engines import files
 from secea.engines.agreement import ABOUT, written
 from secea.errors import DataError
-from secea.names import said
 from secea.party.session import Session
 from secea.report.policy import Chapter, Line, page
 
@@ -20,6 +19,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from secea.party.disclosure import Statement
+
+ALIKE: Final = {
+    "nfc": "letters that Unicode can write in two ways are one (nfc)",
+    "strip": "blanks at both ends do not count (strip)",
+    "casefold": "capital and small letters are the same (casefold)",
+}
+"""What each step of `Params.normalize` does, for people."""
 
 
 def chapters(session: Session, found: dict[str, Any], path: Path) -> tuple[Chapter, ...]:
@@ -82,9 +88,10 @@ def _terms(session: Session, accuracy: tuple[str, ...]) -> Iterator[Line]:
     yield Line("rounds", (
         f"At most {params.rounds:,} in a session. Over all of them statistical security is {params.sigma} bits.",
     ))  # fmt: skip
-    alike = said(params.normalize)
+    rule = params.normalize  # a file holds no function
+    alike = [meant for step, meant in ALIKE.items() if not callable(rule) and step in rule]
     yield Line("names", (
-        f"Names of entities are made alike before they are compared: {alike}."
+        f"Names of entities are made alike before they are compared: {', '.join(alike)}."
         if alike
         else "Names of entities are compared byte by byte, as UTF-8 text: other spellings are other entities.",
     ))  # fmt: skip
@@ -121,8 +128,8 @@ def summary(session: Session) -> str:
     """One line."""
     params = session.params
     return (
-        f"{params.clients} clients · up to {params.max_union:,} entities, {params.max_entities:,} of one client · form"
-        f" {session.form.name} · T = {params.T}, D = {params.dropouts}"
+        f"{params.clients} clients, of which T = {params.T} may conspire and D = {params.dropouts} drop out · up to"
+        f" {params.max_union:,} entities, {params.max_entities:,} of one client · form {session.form.name}"
     )
 
 

@@ -94,7 +94,7 @@ def make_session(server: str, clients: Sequence[str], params: Sequence[str], for
     roster = Roster(
         tuple(read_public(path) for _, path in named), read_public(server), tuple(name for name, _ in named)
     )
-    given = {name: _number(name, value) for name, value in (_pair(param, "--param NAME=VALUE") for param in params)}
+    given = {name: _value(name, value) for name, value in (_pair(param, "--param NAME=VALUE") for param in params)}
     options = set(options_of(form))
     known = [each.name for each in fields(Params) if each.name != "clients"] + sorted(options)
     if unknown := given.keys() - {"clients", *known}:
@@ -112,13 +112,15 @@ def _pair(text: str, expected: str) -> tuple[str, str]:
     return name, value
 
 
-def _number(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> Any:
+    if text in ("true", "false"):  # as the file has it
+        return text == "true"
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         if name == "normalize":
             return text
-        raise ParamsError(f"the parameter {name} must be a number, got {text!r}") from None
+        raise ParamsError(f"the parameter {name} must be a number, or true or false, got {text!r}") from None
 
 
 def write_session(session: Session, path: Path | str) -> None:

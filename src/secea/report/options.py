@@ -18,13 +18,13 @@ def which_means(group: Group) -> Markup | None:
         most = number(run.sharing.get("max_weight")) or 0
         said.append(
             "Means are weighted: a row counts as often as its client has training examples that touch the entity, at"
-            f" most {most:,.0f} times. Owners learn the mean weight, blurred. It shows how many owners there are"
-            " to one whose weight is far above the others'."
+            f" most {most:,.0f} times. Owners learn the mean weight, in which each is blurred by up to half a unit. It"
+            " shows how many owners there are to one whose weight is far above the others'."
         )
     if least > 1:
         said.append(
             f"There is no mean for entities with fewer than {least:.0f} owners: each owner goes on with its own row."
-            " The server sees which unnamed slots these are, and no count."
+            " Everybody sees which slots these are, without names; the server alone sees no count."
         )
     if not said:
         return None

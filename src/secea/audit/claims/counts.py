@@ -237,7 +237,7 @@ def count_over_grids(subject: Subject) -> int:
 
 @claim("attack", KEYED, mutants=(options.UNBLURRED, options.BLUR_ANEW))
 def count_by_weights(subject: Subject) -> int:
-    """Keyed: an owner does not learn from the mean weight how many own the entity, though weights are whole numbers.
+    """Keyed: the mean of weights that an owner does not know does not tell it how many own the entity.
 
     In one round, and in many in which nobody's weight changes. If it knows the others' weights, it learns something in
     one round, and more with other weights in each: `secea audit --counts`.

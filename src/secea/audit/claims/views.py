@@ -332,7 +332,7 @@ def view_under_noise(subject: Subject) -> int:
 
 @claim("exact view", KEYED, mutants=(options.OPENLY_LEFT_OUT, options.UNWEIGHTED_KEYS, mutants.NO_G))
 def view_of_weights(subject: Subject) -> int:
-    """Keyed: a weight is seen like any other number of a row, and a weight of 0 leaves no trace.
+    """Keyed: a weight is seen like any other number of a row, and a weight of 0 shows in the mean weight alone.
 
     Where rows may be left out openly, others see who contributes, and never who has a row that it leaves out.
     """

@@ -42,14 +42,13 @@ def _parties(form: Keyed, params: Params) -> Iterator[Statement]:
     ))  # fmt: skip
     yield _together(params)
     yield Statement("a server that deviates", "does what it likes", tuple(_deviating_server(params)))
-    later = form.list_size(params, 2) + 1
+    first, later = (form.list_size(params, epoch) + 1 for epoch in (1, 2))
     yield Statement("clients that deviate", f"up to {T}, without the server", (
         "They can give wrong numbers, and spoil a round without being named. They can find out how many own a slot,"
         " without its name.",
-        f"They can list names that they do not have, and get their means: each {form.list_size(params, 1) + 1:,} at"
-        " first, and"
-        f" {later:,} in each of {form.max_updates} epochs of new names. They cannot read a row whose name they did not"
-        " list.",
+        f"They can list names that they do not have, and get their means: each {first:,} at first, and {later:,} in"
+        f" each of {form.max_updates} epochs of new names. They cannot read a row whose name they did not list.",
+        *_deviating_clients(params),
         *((
             f"{T + 1} clients together have the key of the names, and can test any number of guesses: more than"
             f" collusion={T} allows for.",
@@ -91,9 +90,8 @@ def _together(params: Params) -> Statement:
         clients = "any one client" if T == 1 else f"any {T} clients"
         about = f"the server and {clients} together"
         says = [
-            f"Of an entity that one of these clients has: how many of the others have it, and the sum of their"
-            f" rows{weighed}"
-            f"{noise}. With one other owner the sum is its row.",
+            "Of an entity that one of these clients has: how many of the others have it, and the sum of their rows"
+            f"{weighed}{noise}. With one other owner the sum is its row.",
             "Of all other entities: how many clients own each, without names.",
         ]
     if D:
@@ -115,27 +113,35 @@ def _deviating_server(params: Params) -> Iterator[str]:
     else:
         yield (
             f"THIS IS NOT COVERED: 2D + T < N does not hold (2 x {D} + {T}, and {N} clients); it would with"
-            f" {planning.cure(N, T, D)}. Such a server can show two groups of clients two sets of drop-outs, and"
-            " read the"
-            " upload of one client: which slots it owns, and its rows of those that a client in league owns too."
+            f" {planning.cure(N, T, D)}. Such a server can show two groups of clients two sets of drop-outs, and read"
+            " the upload of one client: which slots it owns, and its rows of those that a client in league owns too."
         )
     yield (
         "It cannot make a client accept a wrong mean by itself, but with a client's help it can, and ask for as many"
-        " names"
-        " as that client may list. It can always stop the federation."
+        " names as that client may list. It can always stop the federation."
     )
     if params.min_owners > 1:
         yield "It can give out means that are below the minimum of owners."
 
 
+def _deviating_clients(params: Params) -> Iterator[str]:
+    """What they can do about options."""
+    if params.min_owners > 1:
+        yield "They can count themselves as owners of slots that they do not own, and so undo the minimum of owners."
+    if params.max_weight is not None:
+        yield f"They can claim any weight up to {params.max_weight:,}."
+    if params.noise:
+        yield "They can leave out their own noise."
+
+
 def _limits(params: Params) -> tuple[str, ...]:
-    two = "" if params.min_owners > 2 else " With two owners, each can subtract its own part."
+    enough = params.min_owners > 2 and params.max_weight is None  # rows of weight 0 count for the minimum
+    two = "" if enough else " With two owners, each can subtract its own part."
     return (
         f"What a mean itself tells.{two} A mean with and without a client gives that client's part to whoever can"
         " compare, up to what others changed meanwhile.",
         "The number of owners, from an owner that knows the others' values because nobody changed them, or where"
-        " numbers"
-        " are coarse in certain ways (docs/threat-model.md, limits of the fill).",
+        " numbers are coarse in certain ways (docs/threat-model.md, limits of the fill).",
         "Timing and other side channels, and attacks by somebody who controls your machine.",
         "Wrong keys in the federation file: compare its fingerprint over another channel.",
         "The software is young, and nobody outside the project has audited it.",
@@ -152,24 +158,29 @@ def _options(params: Params) -> Iterator[Statement]:
         quiet = " It counts for the minimum of owners: a mean may be of fewer rows." if params.min_owners > 1 else ""
         yield Statement("weights", f"max_weight = {params.max_weight:,}", (
             f"A row counts by its weight, a whole number from 0 to {params.max_weight:,}.",
-            "Owners also learn the mean weight of their entity. Each weight is blurred by up to half a unit first, and"
-            " that changes the mean a little: see accuracy.",
+            "Owners also learn the mean weight of their entity, and with two owners the other's weight. Each weight is"
+            " blurred by up to half a unit first, so that whole numbers do not show how many owners there are. That"
+            " changes the mean a little: see accuracy.",
             "Where weights are unknown and alike in size, the mean weight shows no count. An owner whose weight is far"
             " above the others', or who claims such a weight, sees how many owners there are.",
             "Weights that others know name their owners: if all rows of a client weigh the same, and that is known, the"
-            " mean weight tells who owns an entity. If they are multiples of a number, it tells how many do.",
-            "A row of weight 0 is left out quietly: no slot looks empty by it, and owners see from the mean weight"
-            " how large"
-            " a part was given."
-            + quiet,
+            " mean weight tells who owns an entity.",
+            "The mean weight tells how many own an entity if all weights are multiples of a number above 1, such as"
+            " 10, or if an owner's weight changed while those of the others did not.",
+            "A row of weight 0 is left out quietly: no slot looks empty by it. Owners see that the mean weight is"
+            f" lower, and, if they know the others' weights, which part of the owners gave nothing.{quiet}",
         ))  # fmt: skip
     if params.partial:
-        counted = " The minimum of owners counts those who contribute." if params.min_owners > 1 else ""
+        alone = (
+            "The minimum of owners counts those who contribute. Owners that left out their rows read the mean, too."
+            if params.min_owners > 1
+            else "A mean may be of one row alone, and owners that left out theirs read it."
+        )
         yield Statement("rows left out openly", "partial = true", (
             "A client may leave rows out of a round, and still reads their means.",
             "Everybody, the server too, sees which slots, without names, nobody contributed to. A slot keeps its place"
             " within a union, so that it can be followed from round to round.",
-            f"A mean may be of one row alone, and owners that left out theirs read it.{counted}",
+            alone,
         ))  # fmt: skip
     if params.noise:
         yield Statement("noise", f"noise = {params.noise:g}", tuple(_noise(params)))
@@ -179,13 +190,11 @@ def _minimum(params: Params) -> Iterator[str]:
     m, N, T = params.min_owners, params.clients, params.T
     yield (
         f"No mean for an entity that fewer than {m} clients contribute to. Its owners keep their own rows, and learn"
-        " just"
-        " that."
+        " just that."
     )
     yield (
-        "It is a policy that the server enforces: one that does not withhold such a mean breaks it. It does not"
-        " change what"
-        " the server and clients learn together."
+        "It is a policy that the server enforces: one that does not withhold such a mean breaks it, and nobody notices."
+        " It does not change what the server and clients learn together."
     )
     yield (
         "It is for clients that follow the protocol. One that deviates can count itself several times, or into slots"
@@ -193,9 +202,8 @@ def _minimum(params: Params) -> Iterator[str]:
     )
     if m > T + 1:
         yield (
-            f"Conspiring owners count as owners, too. Here {m} is above T + 1 = {T + 1}: at least two owners of"
-            " every mean"
-            " are not among those who conspire."
+            f"Conspiring owners count as owners, too. Here {m} is above T + 1 = {T + 1}: at least two owners of every"
+            " mean are not among those who conspire."
         )
     else:
         cure = f"it would be with {T + 2}" if T + 2 <= N else f"no minimum is, with T = {T} of {N} clients"
@@ -222,21 +230,20 @@ def _noise(params: Params) -> Iterator[str]:
     s = "s" if T == 1 else ""
     yield (
         "Every client that takes part adds noise to every slot. What the honest ones add to the sum of an entity's"
-        " rows has"
-        f" a standard deviation of at least {params.noise:g}, whatever {_number(T)} that conspire{s}"
-        f" leave{s} out or tell{s}" + (f", and with {D} dropped out." if D else ".")
+        f" rows has a standard deviation of at least {params.noise:g}, whatever {_number(T)} that conspire{s} leave{s}"
+        f" out or tell{s}{f', and with {D} dropped out' if D else ''}."
     )
     if honest(params, N) == 1:
         yield "You have to trust nobody else's noise: your own is enough."
     else:
         yield (
             f"You have to trust that, of the clients in the sum of a round, all but {T} draw noise as agreed on, and"
-            " tell nobody. The fewer take part, the more each of them adds."
+            f" tell nobody.{'' if D else ' The fewer take part, the more each of them adds.'}"
         )
     yield (
         "This is a basis for differential privacy, and no figure for it: epsilon depends on how rows are clipped and"
-        " on the"
-        " number of rounds. secea.privacy computes it."
+        " on the number of rounds. secea.privacy computes it. The noise covers the numbers of rows, and not who owns"
+        " what."
     )
 
 
@@ -250,15 +257,13 @@ def accuracy(params: Params) -> tuple[str, ...]:
         lines = [
             f"Sums are {exact}. A weighted mean is exact to within {3 * params.resolution:.2g} * {W + 1:,} / (w - 1/2),"
             " plus 1 / (2w - 1) of the largest distance of an owner's number from the mean, where w is the mean"
-            " weight of"
-            f" the owners: {shown}. The second part comes from the blur."
+            f" weight of the owners: {shown}. The second part comes from the blur."
         ]
     lines.append("Where numbers are coarser (bf16, a few decimals), the error grows by up to half of their last digit.")
     if params.noise:
         lines.append(
-            f"Noise: all {params.clients} clients together add a standard deviation of {total_noise(params):.3g} to"
-            " a sum:"
-            " a mean over c owners is off by that, divided by c."
+            f"Noise: all {params.clients} clients together add a standard deviation of {total_noise(params):.3g} to a"
+            " sum. A mean over c owners is off by that, divided by c."
         )
     return tuple(lines)
 

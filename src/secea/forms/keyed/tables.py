@@ -78,7 +78,10 @@ class Tables:
         most = params.max_weight or (1 if params.partial else 0)
         if weights is None:
             if params.max_weight is not None and len(table):
-                raise TableError(f"{party(self._number)}: the rows have no weights, and means are weighted here")
+                raise TableError(
+                    f"{party(self._number)}: the rows have no weights, and means are weighted here: give each row one,"
+                    " with weights= or in secea.Table(names, matrix, weights)"
+                )
         elif not most:
             raise TableError(
                 f"{party(self._number)}: the rows have weights, and means are not weighted here: that needs"

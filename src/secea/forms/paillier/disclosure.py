@@ -16,8 +16,8 @@ def disclosure(params: Params) -> Disclosure:
     parties = (
         Statement("a client", FOLLOWS, (
             "The means of its own entities, the size of the union, who takes part. The number of owners of its"
-            " entities:"
-            " treat it as known to each of them. Whether a name that it guesses is in the union, and not who owns it.",
+            " entities: treat it as known to each of them. Whether a name that it guesses is in the union, and not who"
+            " owns it.",
         )),
         Statement("the server", "follows the protocol, and shares its view with no client", (
             "The size of the union, who takes part, whose entities changed, sizes and times of messages. It cannot test"
@@ -32,13 +32,11 @@ def disclosure(params: Params) -> Disclosure:
         )),
         Statement("a server that deviates", "outside of the model", (
             "THIS IS NOT COVERED. Much is noticed, but it can move a mean within the range unnoticed. If you cannot"
-            " rule"
-            " this out, do not use this form.",
+            " rule this out, do not use this form.",
         )),
         Statement("clients that deviate", "outside of the model", (
             "THIS IS NOT COVERED. They can give wrong numbers, claim entities that they do not have, and get their"
-            " means"
-            " unnoticed.",
+            " means unnoticed.",
         )),
         Statement("the engine and the network", "do not forge orders to train", (
             "They see sealed messages, their sizes and times, and who is connected. What they change, repeat or make up"
@@ -47,8 +45,7 @@ def disclosure(params: Params) -> Disclosure:
     )  # fmt: skip
     limits = (
         "What a mean itself tells. With two owners, each can subtract its own part. A mean with and without a client"
-        " gives"
-        " that client's part to whoever can compare, up to what others changed meanwhile.",
+        " gives that client's part to whoever can compare, up to what others changed meanwhile.",
         "Timing and other side channels, and attacks by somebody who controls your machine.",
         "Wrong keys in the federation file: compare its fingerprint over another channel.",
         "The software is young, and nobody outside the project has audited it.",
