@@ -608,12 +608,19 @@ def coefficients(shares: Mapping[int, int]) -> list[int]:
 @claim(
     "statistics",
     KEYED,
-    mutants=(mutants.SHORT_SCALARS, mutants.SHORT_POLYNOMIALS, mutants.ZERO_POLYNOMIALS, numbers.SEED_OF_A_BATCH),
+    mutants=(
+        mutants.SHORT_SCALARS,
+        mutants.SHORT_POLYNOMIALS,
+        mutants.ZERO_POLYNOMIALS,
+        mutants.SHORT_PADDING,
+        numbers.SEED_OF_A_BATCH,
+    ),
 )
 def secret_numbers(subject: Subject) -> int:
     """Keyed: numbers of the group that hide something are uniform: blinds, keys of masks, and polynomials that share.
 
-    Polynomials are made again from the shares that were dealt, and have the degree that the threshold asks for.
+    Polynomials are made again from the shares that were dealt, and have the degree that the threshold asks for. Points
+    that pad lists, and all others that are multiples of the base point, are looked at where they are made.
     """
     cases = 0
     for life in lives(subject):
@@ -632,6 +639,8 @@ def secret_numbers(subject: Subject) -> int:
             raise Objection("coefficients of polynomials that share keys of masks are such keys themselves")
         if len(found["shares"]) < (t - 1) * len(secrets):
             raise Objection("coefficients of polynomials that share keys of masks repeat")
+        points = {use.key for use in life.trace.uses if use.how == "point"}
+        found["numbers of points"] = {int.from_bytes(key, "little") for key in points}
         for what, drawn in found.items():
             if drawn:
                 kolmogorov(what, np.array([number / ORDER for number in drawn]))
