@@ -76,6 +76,8 @@ class Use:
     sign: int = 1
     start: int = 0
     """Where in its lane the stretch begins, in bytes."""
+    reader: int = 0
+    """Which of the readers of key streams this is: each begins at the beginning."""
     covers: Header | None = None
     """The chunk that it went into; None if it was for reading, or for the party itself."""
 
@@ -146,9 +148,11 @@ class Trace:
         if not self.known(value):
             self.born[self._made(value)] = getattr(self._now, "party", NOBODY)
 
-    def used(self, how: str, key: bytes, lane: int, size: int, sign: int = 1, start: int = 0) -> None:
+    def used(
+        self, how: str, key: bytes, lane: int, size: int, sign: int = 1, start: int = 0, reader: int = 0
+    ) -> None:  # fmt: skip
         """A party uses a key."""
-        use = Use(getattr(self._now, "party", NOBODY), how, bytes(key), lane, size, sign, start)
+        use = Use(getattr(self._now, "party", NOBODY), how, bytes(key), lane, size, sign, start, reader)
         self.uses.append(use)
         self._now.__dict__.setdefault("pending", []).append(use)
 
@@ -419,8 +423,8 @@ def _methods(trace: Trace) -> Iterator[None]:
     fill, read, seal, sign, hello = KeyStream.fill, KeyStream.bytes, Sealer.seal, Signer.seal, Hello.to_bytes
 
     def traced_fill(self: KeyStream, out: memoryview) -> None:
-        start = self.__dict__.get("traced_to", 0)
-        trace.used("stream", self._key, self._lane, len(out), start=start)
+        start, reader = self.__dict__.get("traced_to", 0), self.__dict__.setdefault("traced_as", len(trace.uses))
+        trace.used("stream", self._key, self._lane, len(out), start=start, reader=reader)
         self.__dict__["traced_to"] = start + len(out)
         fill(self, out)
 

@@ -40,6 +40,19 @@ def neighbours(T: int, D: int) -> int:
     return T + D + 1
 
 
+def masks_with(members: Sequence[int], n: int, T: int, D: int) -> set[int]:
+    """With whom a client shares masks: the nearest on both sides and, for an odd degree, the one opposite (K4)."""
+    size, degree, place = len(members), neighbours(T, D), members.index(n)
+    half, found = (size + 1) // 2, set[int]()
+    for other in range(size):
+        low, high = sorted((place, other))
+        near = min(high - low, size - high + low) <= degree // 2
+        opposite = high - low == half or (size % 2 == 1 and (low, high) == (0, half - 1))
+        if near or (degree % 2 == 1 and opposite):
+            found.add(members[other])
+    return found - {n}
+
+
 def noise_clients(participants: Sequence[int], q: int, T: int, D: int) -> set[int]:
     """Those who add noise in attempt q: T + D + 1 of the union's members from place q on, or all (K1)."""
     size = len(participants)

@@ -505,8 +505,8 @@ def unions_apart(subject: Subject) -> int:
 
 
 @claim("record", KEYED, PAILLIER, mutants=(
-    mutants.ONE_LANE_OF_KEYS, numbers.ONE_POLYNOMIAL, mutants.KEPT_DEALING, options.EVERYWHERE_OF_CHUNKS,
-    options.EVERYWHERE_OF_ROUNDS,
+    mutants.ONE_LANE_OF_KEYS, numbers.ONE_POLYNOMIAL, numbers.SEED_OF_A_BATCH, mutants.KEPT_DEALING,
+    options.EVERYWHERE_OF_CHUNKS, options.EVERYWHERE_OF_ROUNDS,
 ))  # fmt: skip
 def stretches_once(subject: Subject) -> int:
     """Both forms: no stretch of a party's own key stream is for two things: for two chunks, or twice for one.
@@ -518,16 +518,20 @@ def stretches_once(subject: Subject) -> int:
     for life in lives(subject):
         sizes: dict[tuple[bytes, int, int], int] = {}
         went: dict[tuple[bytes, int, int, int], Place] = {}
+        read: dict[tuple[bytes, int], Counter[int]] = defaultdict(Counter)
         for use in life.trace.uses:
             if use.how != "stream":
                 continue
             cases += 1
+            read[use.key, use.lane][use.reader] += use.size
             if sizes.setdefault((use.key, use.lane, use.start), use.size) != use.size:
                 raise Objection(f"one stretch of a key stream of {party(use.party)} is for two things")
             if (c := use.covers) is not None:
                 place = (c.epoch, c.attempt, c.weights, c.round, c.chunk)
                 if went.setdefault((use.key, use.lane, use.start, int(c.kind)), place) != place:
                     raise Objection(f"one stretch of a key stream of {party(use.party)} goes into two chunks")
+        if any(len({*readers.values()}) > 1 for readers in read.values()):
+            raise Objection("one key stream is for two things: it is read from its beginning, now more of it, now less")
         once = Counter((use.key, use.lane, use.start, use.covers) for use in life.trace.uses if use.how == "stream")
         if any(count > 1 for (_, _, _, chunk), count in once.items() if chunk is not None):
             raise Objection("one stretch of a key stream goes into one chunk twice")
@@ -587,7 +591,7 @@ def key_streams_once(subject: Subject) -> int:
 # ----------------------------------------------------------------------------------------------------- secret numbers
 
 
-def _coefficients(shares: Mapping[int, int]) -> list[int]:
+def coefficients(shares: Mapping[int, int]) -> list[int]:
     """Of the polynomial through these shares; client v's is its value at v+1."""
     total = [0] * len(shares)
     for v, share in shares.items():
@@ -601,11 +605,22 @@ def _coefficients(shares: Mapping[int, int]) -> list[int]:
     return total
 
 
-@claim("statistics", KEYED, mutants=(mutants.SHORT_SCALARS, mutants.SHORT_POLYNOMIALS, mutants.ZERO_POLYNOMIALS))
+@claim(
+    "statistics",
+    KEYED,
+    mutants=(
+        mutants.SHORT_SCALARS,
+        mutants.SHORT_POLYNOMIALS,
+        mutants.ZERO_POLYNOMIALS,
+        mutants.SHORT_PADDING,
+        numbers.SEED_OF_A_BATCH,
+    ),
+)
 def secret_numbers(subject: Subject) -> int:
     """Keyed: numbers of the group that hide something are uniform: blinds, keys of masks, and polynomials that share.
 
-    Polynomials are made again from the shares that were dealt, and have the degree that the threshold asks for.
+    Polynomials are made again from the shares that were dealt, and have the degree that the threshold asks for. Points
+    that pad lists, and all others that are multiples of the base point, are looked at where they are made.
     """
     cases = 0
     for life in lives(subject):
@@ -617,11 +632,15 @@ def secret_numbers(subject: Subject) -> int:
         for threshold, shares in life.trace.dealt:
             if threshold != t:
                 raise Objection(f"{threshold} shares give a key of masks, and not {t}")
-            secret, *others = _coefficients(shares)
+            secret, *others = coefficients(shares)
             secrets.add(secret)
             found["shares"] |= set(others[: t - 1])
+        if found["shares"] & secrets:
+            raise Objection("coefficients of polynomials that share keys of masks are such keys themselves")
         if len(found["shares"]) < (t - 1) * len(secrets):
             raise Objection("coefficients of polynomials that share keys of masks repeat")
+        points = {use.key for use in life.trace.uses if use.how == "point"}
+        found["numbers of points"] = {int.from_bytes(key, "little") for key in points}
         for what, drawn in found.items():
             if drawn:
                 kolmogorov(what, np.array([number / ORDER for number in drawn]))

@@ -13,10 +13,13 @@ from secea.audit.attacks.stage import announcement, word
 from secea.audit.begins import believes
 from secea.audit.claims.names import BOUND, LATER, ROGUE, UPDATES, N, T, _moved, parties_of
 from secea.audit.mutants import epochs as mutants
+from secea.engines.federation import Federation
 from secea.errors import SERVER, FederationError, ProtocolError
 from secea.forms.keyed.form import Kind
+from secea.params import Params
 from secea.party.client import Client
 from secea.party.session import Session
+from secea.steps import oprf
 from secea.testing import Parties
 from secea.wire.keys import Identity, Roster
 
@@ -156,6 +159,30 @@ def who_left(subject: Subject) -> int:
     session.exchange.step()
     session.exchange.run("upload", stay)
     look("after a round", {"list", "secret", "ready"})
+    return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.GONE_HELPS,))
+def gone_for_good(subject: Subject) -> int:
+    """Keyed: a client that is gone for good has nothing of the names' keys that the others use from then on.
+
+    Else it could read sums of its old entities, with the server and a client that stayed. Without its old key nobody
+    takes over anything: neither the share of a key, nor the PRF value of a name.
+    """
+    cases = 0
+    for gone, leaver in product((False, True), range(N)):
+        federation = Federation(Params(clients=N, dim=1), subject.form)
+        federation.setup([["a", "b"]] * N)
+        before = naming(federation.clients[leaver])
+        federation.leave(leaver, gone=gone)
+        for n, client in federation.clients.items():
+            now = naming(client)
+            same = any(now.names.prf[name] == value for name, value in before.names.prf.items())
+            same |= oprf.public_key(now.key.joint) == oprf.public_key(before.key.joint)
+            assert same or gone, "nothing is kept: the attack sees nothing"
+            if same and gone:
+                raise Objection(f"client {leaver} is gone for good, and has the keys of names of client {n}")
+            cases += gone
     return cases
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
@@ -11,13 +13,17 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import streams
 from secea.arithmetic.field import M61
+from secea.arithmetic.ristretto import SCALAR_BYTES
 from secea.audit import KEYED, Objection, Subject, claim
+from secea.audit import specification as spec
 from secea.audit.claims.counts import form_of
+from secea.audit.claims.derivations import coefficients
 from secea.audit.laws import Coset, Tiny, coset_of, reduced
-from secea.audit.mutants import keyed, views
+from secea.audit.mutants import keyed, numbers, views
 from secea.audit.tiny import Draws
 from secea.audit.views import Case, Stage
 from secea.errors import SERVER
+from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.params import Params
 from secea.steps import masks
@@ -79,6 +85,48 @@ def _opened(members: tuple[int, ...], degree: int, t: int, D: int, T: int) -> in
         u, c = (tuple(members[i] for i in some) for some in pairs[bad])
         raise Objection(f"D={D}, T={T}, members {members}, sum over {u}: clients {c} see more than that sum")
     return len(pairs)
+
+
+MANY: Final = ((17, 15, 0), (21, 9, 8), (22, 12, 3))
+"""N, T and D where the graph of masks, or a threshold, is larger than in any other claim."""
+
+
+@claim("record", KEYED, mutants=(numbers.FEW_NEIGHBOURS, numbers.SHARES_OF_FEW, views.NEIGHBOUR_LESS))
+def masks_of_many(subject: Subject) -> int:
+    """Keyed: among many clients, too, each has masks with all neighbours of the specification, and t shares open a key.
+
+    The keys that clients hold after a set-up are compared pair by pair, and the polynomials that share them made again.
+    """
+    cases, few = 0, replace(subject, form=replace(form_of(subject), batch=1))
+    for N, T, D in MANY:
+        parties = few.parties([{"a": [1.0]}] * N, collusion=T, dropouts=D, max_entities=1, max_union=2)
+        parties.setup()
+        parts = {n: client.part for n, client in parties.clients.items() if isinstance(client.part, KeyedClient)}
+        at = replace(parties.server.at, round=1)
+        seeds = {
+            n: part.masking.seeds(at, part.union.L, part.union.pairs)[0] for n, part in parts.items() if part.union
+        }
+        for n, mine in seeds.items():
+            shared = {v for v, seed in mine.items() if seeds[v].get(n) == seed}
+            if missing := spec.masks_with(at.members, n, T, D) - shared:
+                raise Objection(f"N={N}, T={T}, D={D}: client {n} has no masks with clients {sorted(missing)}")
+            if D:
+                cases += _shared(parts, n, spec.threshold(N, D))
+        pairs = Counter(seed for mine in seeds.values() for seed in mine.values())
+        if max(pairs.values()) > 2:
+            raise Objection(f"N={N}, T={T}, D={D}: two pairs of clients have the same masks")
+        cases += len(pairs)
+    return cases
+
+
+def _shared(parts: Mapping[int, KeyedClient], n: int, t: int) -> int:
+    """Object if fewer than t shares give a key of client n, or the seed of its own mask."""
+    held = {v: part.masking.batch.shares[n] for v, part in parts.items() if part.masking.batch}
+    for start in (0, SCALAR_BYTES):
+        shares = {v: int.from_bytes(data[start : start + SCALAR_BYTES], "little") for v, data in held.items()}
+        if not all(coefficients(shares)[:t]):
+            raise Objection(f"fewer than {t} shares of {len(shares)} open what client {n} shared")
+    return 2
 
 
 @claim("exact view", KEYED, mutants=(keyed.BARE_TABLES, views.FEWER_TABLE_MASKS))

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from secea import privacy
 from secea.arithmetic.field import M61, Residues, Ring
 from secea.arithmetic.fixedpoint import centred
 from secea.audit import KEYED, Objection, Subject, claim
@@ -293,6 +294,28 @@ def noise_is_enough(subject: Subject) -> int:
             if chi_square_tail(statistic, z.size) < FALSE_ALARM:
                 raise Objection(f"N={N}, T={T}, D={D}: a client adds too much noise")
             cases += z.size
+    return cases
+
+
+@claim("record", KEYED, mutants=(mutants.REACH_OF_ONE_SIDE,))
+def reach_of_a_row(subject: Subject) -> int:
+    """Keyed: no row moves a sum farther, as clients encode it, than `secea.privacy` takes it to when it scales noise.
+
+    Rows at the bounds, on opposite sides: of the range of numbers, or of the clip.
+    """
+    cases, rng = 0, np.random.default_rng(5)
+    for dim, max_abs, clip in ((3, 64.0, None), (8, 1.0, 0.5), (64, 1.0, 1e-3), (2, 64.0, 1000.0)):
+        parties = subject.parties([{name: np.zeros(dim) for name in "ab"}] * 3, noise=0.5, max_abs=max_abs)
+        tables, params = _part(parties, 0).tables, parties.session.params
+        assumed, f = privacy.sensitivity(params, clip), _part(parties, 0).numbers.f
+        for _ in range(20):
+            row = rng.normal(size=dim)
+            row = np.sign(row) * max_abs if clip is None or clip > max_abs else row * (clip / np.linalg.norm(row))
+            values = tables.encoded(Table(("a", "b"), np.stack([row, -row])), ("a", "b"))
+            moved = float(np.linalg.norm(np.ldexp((values[0] - values[1]).astype(np.float64), -f)))
+            if moved > assumed:
+                raise Objection(f"a row moves a sum by {moved:g}, and noise is for {assumed:g}: {dim=}, {clip=}")
+            cases += 1
     return cases
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from secea.audit.mutants import silent as mutants
 from secea.errors import FederationError, ProtocolError
 from secea.forms.keyed.client import KeyedClient
 from secea.party.phases import Agreement
-from secea.testing import Watch, insecure_seeded
+from secea.testing import Parties, Watch, insecure_seeded
 
 SETS = ("abc", "bcd", "ace", "bd")
 
@@ -23,6 +26,10 @@ class Hiding(Listening):
 
     client: KeyedClient
     at: Agreement
+    hidden: Sequence[int] = (0,)
+    """The slots that it calls empty."""
+    left_out: Sequence[int] = ()
+    """Tags that it leaves out of a union."""
 
     def enter(self, at: Agreement) -> None:
         """Note how many take part."""
@@ -33,9 +40,26 @@ class Hiding(Listening):
         ring = self.numbers.ring
         shared = self.client.secrets(self.at).of(chunk, come.total.shape[1], ())
         members = ring.constant([len(self.at.members)])
-        come.total[:, 0, -2] = 0
-        come.total[:, 0, -1] = ring.multiply(members, np.ascontiguousarray(shared.theta[:, :1]))[:, 0]
+        for slot in self.hidden:
+            come.total[:, slot, -2] = 0
+            theta = np.ascontiguousarray(shared.theta[:, slot : slot + 1])
+            come.total[:, slot, -1] = ring.multiply(members, theta)[:, 0]
         return super()._means(chunk, come)
+
+    def _peeled(self, at: Agreement) -> Agreement:
+        after = super()._peeled(at)
+        self.tags = np.delete(self.tags, self.left_out)
+        return replace(after, size=len(self.tags))
+
+
+def _hiding(subject: Subject, parties: Parties) -> Hiding:
+    """Such a server, with the help of client 0."""
+    server = Hiding(form_of(subject), parties.session.params, parties.session.hash)
+    server.link, parties.server.part = parties.server.link, server
+    part = parties.clients[0].part
+    assert isinstance(part, KeyedClient)
+    server.client = part
+    return server
 
 
 def _tables() -> list[dict[str, Any]]:
@@ -48,12 +72,8 @@ def hidden_slots(subject: Subject) -> int:
     """Keyed: the server and a client that call a slot empty do not learn who owns it: owners go on like others."""
     tables = _tables()
     parties = subject.parties(tables, collusion=1)
-    server = Hiding(form_of(subject), parties.session.params, parties.session.hash)
-    server.link, parties.server.part = parties.server.link, server
+    _hiding(subject, parties)
     parties.setup()
-    part = parties.clients[0].part
-    assert isinstance(part, KeyedClient)
-    server.client = part
     for number in range(3):
         try:
             parties.round([{name: row + number for name, row in table.items()} for table in tables])
@@ -62,6 +82,34 @@ def hidden_slots(subject: Subject) -> int:
         if not any(client.part.without_mean for client in parties.clients.values()):
             raise AssertionError("no slot was hidden: nothing was checked")
     return 3
+
+
+@claim("attack", KEYED, mutants=(mutants.STOPS_WITHOUT_TAGS, mutants.STOPS_WITHOUT_MEANS))
+def hidden_sets(subject: Subject) -> int:
+    """Keyed: whichever slots a server leaves out of a union or calls empty, all clients go on alike: also their owners.
+
+    Every set of slots: each one, all of a client's, all of them. A client helps the server to call them empty.
+    """
+    tables, cases = _tables(), 0
+    slots = range(len({name for own in SETS for name in own}))
+    parties = subject.parties(tables, collusion=1)
+    server = _hiding(subject, parties)
+    server.hidden = ()
+    parties.setup()
+    for hidden in chain.from_iterable(combinations(slots, size) for size in range(len(slots) + 1)):
+        for what in ("left out of a union", "called empty"):
+            server.hidden, server.left_out = (hidden, ()) if what == "called empty" else ((), hidden)
+            try:
+                parties.union(range(len(SETS)))
+                parties.round([{name: row + cases / 99 for name, row in table.items()} for table in tables])
+            except (ProtocolError, FederationError) as error:
+                raise Objection(f"slots {hidden} are {what}, and clients do not go on alike: {error}") from None
+            if len({client.standing for client in parties.clients.values()}) > 1:
+                raise Objection(f"slots {hidden} are {what}, and clients stand elsewhere")
+            missing = {name for client in parties.clients.values() for name in client.part.without_mean}
+            assert len(missing) == len(hidden), "another number of slots was hidden"
+            cases += 1
+    return cases
 
 
 @claim("attack", KEYED, mutants=(mutants.WAITS_WITH_NEW_NAMES,))

@@ -6,6 +6,7 @@ import errno
 import inspect
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -15,6 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
+
+from secea.arrays import in_a_temporary_file
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit.claims.hosts import ME, SETS, Site
 from secea.audit.mutants import hosts
@@ -32,6 +36,7 @@ from secea.errors import SERVER, FederationError, RoundLost, SnapshotError, Tabl
 from secea.forms import form_of
 from secea.params import Params
 from secea.party.client import Client
+from secea.party.form import HELD_BYTES
 from secea.party.phases import REST
 from secea.party.server import Server
 from secea.wire.keys import Identity
@@ -141,6 +146,34 @@ def unsaved(subject: Subject) -> int:
         raise Objection("a server sends what it could not save")
     assert cases > 2 * 3
     return cases + 1
+
+
+@claim("record", KEYED, PAILLIER, mutants=(mutants.NAMED_FILES,))
+def files_aside(subject: Subject) -> int:
+    """Both forms: what a host or a server has in files aside, tables and uploads, is in no folder: nobody opens it.
+
+    Nor does it stay when they end.
+    """
+    with TemporaryDirectory() as above, TemporaryDirectory() as aside:
+        site = Site(subject, Path(above) / "state")
+        server, _ = _of_files(site)
+        table = np.memmap(Path(above) / "table", np.float64, "w+", shape=(9, 2))
+        with attributes_stand_in((tempfile, "tempdir", aside)):
+            held = server.part.held(HELD_BYTES + 1)
+            held.put(memoryview(b"a chunk"))
+            room = server.part.room
+            kept: dict[str, object] = {
+                "a host's copy of a table": site.host.client.part.copied(table),
+                "a server's sums": room.zeros((3, 4), np.dtype(np.uint64)),
+                "a server's broadcasts": room.kept(b"a message"),
+                "uploads that are not whole": held,
+                "tables that were read": in_a_temporary_file((9, 2), np.dtype(np.float64)),
+            }
+            if named := list(Path(aside).iterdir()):
+                raise Objection(f"one of {', '.join(kept)} is in a file that has a name: {named[0].name}")
+            assert isinstance(kept["a host's copy of a table"], np.memmap)
+            held.close()
+    return len(kept)
 
 
 # ---------------------------------------------------------------------------------------------------- the user's errors

@@ -11,7 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from secea.arithmetic.field import Residues, Ring
-from secea.arithmetic.ristretto import ORDER, scalar_bytes, scalar_of
+from secea.arithmetic.ristretto import (
+    ORDER,
+    multiply,
+    multiply_base,
+    scalar_bytes,
+    scalar_of,
+    scalar_rows,
+    total,
+)
 from secea.arithmetic.streams import Noise, add_noise
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -30,7 +38,7 @@ from secea.params import Params
 from secea.party.form import Got
 from secea.party.phases import Agreement
 from secea.steps.masks import pair_seed, self_seed, shares
-from secea.steps.oprf import Blinding
+from secea.steps.oprf import Blinding, blind
 from secea.steps.oprf import _hashed as hashed
 from secea.steps.union import Words, tags_of_keys
 from secea.table import Name
@@ -439,3 +447,22 @@ SHORT_POLYNOMIALS = replaced(
     "short-polynomials", "Polynomials that share mask keys have short coefficients.", {shares: _short_polynomials}
 )
 ZERO_POLYNOMIALS = replaced("shares-are-secrets", "Every share of a mask key is that key.", {shares: _same_for_all})
+
+
+def _short_padding(inputs: Sequence[bytes], size: int, seed: bytes) -> Blinding:
+    """Points that pad a list are small multiples of the base point; the check point fits."""
+    made, padding = blind(inputs, size, seed), slice(len(inputs), size)
+    if len(inputs) == size:
+        return made
+    points, weights = made.points[made._places], made._weights[padding]
+    words = np.frombuffer(KeyStream(seed).bytes(4 * len(weights)), "<u4")
+    small = multiply_base(scalar_rows(int(word) + 1 for word in words))
+    minus = scalar_rows(ORDER - int.from_bytes(weight.tobytes(), "little") for weight in weights)
+    parts = [points[-1:], multiply(points[padding], minus), multiply(small, weights)]
+    points[padding], points[-1] = small, total(np.concatenate(parts))
+    shuffled = np.empty_like(points)
+    shuffled[made._places] = points
+    return replace(made, points=shuffled)
+
+
+SHORT_PADDING = replaced("short-padding", "Points that pad a list of names have 32 bits.", {blind: _short_padding})

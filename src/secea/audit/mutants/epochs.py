@@ -13,6 +13,7 @@ import numpy as np
 from secea.arithmetic.ristretto import Rows, Tick, multiply, multiply_base, scalar_rows, total
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
+from secea.engines.federation import Federation
 from secea.errors import ParamsError
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
@@ -222,3 +223,17 @@ def _with_leavers(self: KeyedClient, at: Agreement) -> None:
 LEAVERS_STAY = within(
     "leavers-stay", "Clients that left may be members of what follows.", KeyedClient, "check_begin", _with_leavers
 )
+
+
+_leave = Federation.leave
+
+
+def _never_gone(self: Federation, client: int, *, gone: bool = False) -> None:
+    """Takes every client that leaves for one that helps."""
+    _leave(self, client)
+
+
+GONE_HELPS = within(
+    "gone-like-any-other", "A client that is gone for good leaves the names' key as it is.",
+    Federation, "leave", _never_gone,
+)  # fmt: skip

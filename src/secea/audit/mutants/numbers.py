@@ -171,6 +171,17 @@ class SignaturesOneLess(Overheard):
         return super().signatures(params) - 1
 
 
+neighbours, shares = masks.neighbours, masks.shares
+
+
+def _of_twelve(members: Sequence[int], degree: int, me: int) -> tuple[int, ...]:
+    return neighbours(members, min(degree, 12), me)
+
+
+def _of_ten(secret: int, threshold: int, clients: Sequence[int], stream: KeyStream) -> dict[int, int]:
+    return shares(secret, min(threshold, 10), clients, stream)
+
+
 class SharedByParticipants(Masking):
     """Shares its mask keys so that all participants but D open them, whoever is absent."""
 
@@ -195,6 +206,22 @@ class OnePolynomial(Masking):
                 for v, share in masks.shares(secret, threshold, members, KeyStream(self.batch.seed)).items():
                     dealt[v] += scalar_bytes(share)
         return {v: bytes(data) for v, data in dealt.items()}
+
+
+class SeedOfABatch(Masking):
+    """Draws one seed for its mask keys and for the polynomials that share them."""
+
+    def enter(self, at: Agreement) -> None:
+        """The polynomials' coefficients are the keys."""
+        entropy, drawn = self._entropy, list[bytes]()
+
+        def once(count: int) -> bytes:
+            drawn.extend([] if drawn else [entropy(count)])
+            return drawn[0]
+
+        self._entropy = once
+        super().enter(at)
+        self._entropy = entropy
 
 
 class ThresholdOfParticipants(Overheard):
@@ -275,6 +302,21 @@ ONE_POLYNOMIAL = mutant(
     "one-polynomial",
     "All mask keys of a client are shared with the same polynomial.",
     Overheard(of_client=masked(OnePolynomial)),
+)
+SEED_OF_A_BATCH = mutant(
+    "one-seed-of-a-batch",
+    "The mask keys of a batch and the polynomials that share them come from one seed.",
+    Overheard(of_client=masked(SeedOfABatch)),
+)
+FEW_NEIGHBOURS = Mutant(
+    "neighbours-of-few",
+    "However many may conspire, a client shares masks with twelve others at most.",
+    {KEYED: Subject(Overheard(), instead={masks.neighbours: _of_twelve})},
+)
+SHARES_OF_FEW = Mutant(
+    "shares-of-few",
+    "However many clients there are, ten shares of a mask key are enough.",
+    {KEYED: Subject(Overheard(), instead={masks.shares: _of_ten})},
 )
 QUORUM_OF_NEED = Mutant("quorum-of-need", "As many answers are enough as decode.", {PAILLIER: Subject(QuorumOfNeed())})
 SIGMA_OF_THREE = Mutant(

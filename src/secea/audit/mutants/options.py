@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secea import privacy
 from secea.arithmetic.field import Residues, Ring
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -425,3 +426,17 @@ OPENLY_LEFT_OUT = mutant("weight-0-shows", "Rows of weight 0 are left out openly
 UNWEIGHTED_KEYS = mutant(
     "weights-without-g", "The column of weights lies under no key of its entity.", Overheard(of_client=UnweightedKeys)
 )
+
+
+_sensitivity = privacy.sensitivity
+
+
+def _one_side(params: Params, clip: float | None = None) -> float:
+    """How far a row is from nothing, and not from another one."""
+    return _sensitivity(params, clip) / 2
+
+
+REACH_OF_ONE_SIDE = Mutant(
+    "reach-of-one-side", "Noise is scaled as if a row could be left out, and not replaced.",
+    {KEYED: Subject(Overheard(), within=((privacy, "sensitivity", _one_side),))},
+)  # fmt: skip

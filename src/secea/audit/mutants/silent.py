@@ -12,6 +12,7 @@ from secea.errors import SERVER, FaultyPeer
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.names import Naming
 from secea.party.client import Client
+from secea.party.form import Got
 from secea.party.phases import Agreement, Standing
 
 
@@ -35,6 +36,31 @@ class StopsWithoutMean(KeyedClient):
         return super()._read(at)
 
 
+class StopsWithoutTags(KeyedClient):
+    """Refuses a union that has none of its entities."""
+
+    def _got_tags(self, at: Agreement, got: Got) -> Agreement:
+        after = super()._got_tags(at, got)
+        if self.names and self.union is not None and not self.union.slots.size:
+            raise FaultyPeer(SERVER, "sends a union without any of our entities")
+        return after
+
+
+class StopsWithoutMeans(KeyedClient):
+    """Refuses a round in which it got no mean at all."""
+
+    def _read(self, at: Agreement) -> Agreement:
+        if self.round is not None and self.round.found.size and not self.round.found.any():
+            raise FaultyPeer(SERVER, "sends no mean for any entity of ours")
+        return super()._read(at)
+
+
+STOPS_WITHOUT_TAGS = mutant(
+    "stop-without-tags", "A client refuses a union without any of its entities.", Overheard(of_client=StopsWithoutTags)
+)
+STOPS_WITHOUT_MEANS = mutant(
+    "stop-without-means", "A client that got no mean at all refuses the round.", Overheard(of_client=StopsWithoutMeans)
+)
 WANTS_ANOTHER_UNION = mutant(
     "union-spent-without-mean",
     "A client that got no mean asks for another union.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import time
 from contextlib import suppress
 from functools import wraps
@@ -69,4 +70,8 @@ BY_THE_CLOCK = both(
 NONCES_BY_THE_CLOCK = both(
     "nonces-by-the-clock", "State is sealed with nonces that follow from the time.",
     within=((Store, "__init__", _nonces_of_the_clock),),
+)  # fmt: skip
+NAMED_FILES = both(
+    "files-with-names", "Tables and uploads that do not fit into memory are in files that stay.",
+    within=((tempfile, "TemporaryFile", lambda: tempfile.NamedTemporaryFile(delete=False)),),  # noqa: SIM115
 )  # fmt: skip
