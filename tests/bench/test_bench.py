@@ -400,8 +400,11 @@ def test_a_file_that_is_missing_is_told_before_anything_is_measured(tmp_path: Pa
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "Makefile", "docs/performance.md"])
 def test_commands_that_are_shown_exist(page: str) -> None:
-    shown = re.findall(r"python -m bench\b([^`#$\n]*)", (ROOT / page).read_text(encoding="utf-8"))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"python -m bench\b(?!\.)([^`#$\n]*)", text)
     assert shown
+    for module in re.findall(r"python -m bench\.(\w+)", text):
+        assert (ROOT / "bench" / f"{module}.py").exists()
     for words in shown:
         main.make_context("bench", [word for word in shlex.split(words) if word != "--help"])  # an error where not
 
