@@ -180,7 +180,7 @@ def _withheld(parties: Parties, tables: Tables, U: Sequence[int]) -> int:
 
 @claim("record", KEYED, mutants=(mutants.NOT_WITHHELD, mutants.WITHOUT_DESIGNATED))
 def minimum_is_kept(subject: Subject) -> int:
-    """Keyed: nobody gets the mean of an entity with fewer owners than the minimum, whoever drops out.
+    """Keyed: if all follow, nobody gets the mean of an entity with fewer owners than the minimum, whoever drops out.
 
     Owners are told. If the client that subtracts the minimum drops out, no sum is opened, even if the server wants it.
     """
