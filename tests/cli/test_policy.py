@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import secea
+from secea import privacy
 from secea.cli import main
 from secea.commands import policy
 from secea.commands.estimate import Machine
@@ -313,3 +314,19 @@ def _found(chosen: Session) -> dict[str, Any]:
     from secea.commands.plan import report
 
     return report(chosen.params, chosen.form, 1000.0)
+
+
+def test_with_a_clip_the_page_has_an_epsilon_for_a_row_and_for_a_client(tmp_path: Path) -> None:
+    made, file = session(collusion=1, noise=2.0), tmp_path / "federation.toml"
+    write_session(made, file)
+    ran = CliRunner().invoke(main, ["plan", "--policy", str(file), "--clip", "0.1", "--delta", "1e-6", "--json"])
+    assert ran.exit_code == 0, ran.output
+    row, client = (privacy.epsilon_of(made.params, 1e-6, 0.1, rows=rows) for rows in (1, made.params.max_entities or 0))
+    assert f"{row:.3g} for one row of one client" in ran.output
+    assert f"{client:.3g} for all {made.params.max_entities:,} rows" in ran.output
+    assert all(words in " ".join(ran.output.split()) for words in privacy.assumptions(made.params, 0.1))
+    write_session(session(collusion=1), file)
+    none = CliRunner().invoke(main, ["plan", "--policy", str(file), "--clip", "0.1"])
+    assert none.exit_code == 3
+    assert "this policy has none" in none.output
+    assert "--clip needs --policy" in CliRunner().invoke(main, ["plan", "--clip", "1"]).output

@@ -36,6 +36,13 @@ FLOAT_BYTES: Final = 4
     "--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="With --policy: write that page as HTML, to be read or printed.",
 )  # fmt: skip
+@click.option(
+    "--clip", metavar="X", type=float,
+    help="With --policy and noise: the epsilon on that page, if every client clips how far a row moves to X.",
+)  # fmt: skip
+@click.option(
+    "--delta", metavar="X", type=float, default=1e-5, show_default=True, help="With --clip: the delta of that epsilon.",
+)  # fmt: skip
 @click.option("--clients", metavar="N", type=int, help="Number of clients: 2 or more; form paillier: 3.")
 @click.option("--entities", metavar="N", type=click.IntRange(min=1), help="Entities of all clients together.")
 @click.option(
@@ -73,8 +80,9 @@ FLOAT_BYTES: Final = 4
 @shell.json_option
 @click.pass_context
 def plan(
-    ctx: click.Context, /, policy: Path | None, html: Path | None, mbit: float, as_json: bool, **given: Any
-) -> None:
+    ctx: click.Context, /, policy: Path | None, html: Path | None, clip: float | None, delta: float, mbit: float,
+    as_json: bool, **given: Any,
+) -> None:  # fmt: skip
     """What a federation would cost, and whom its clients have to trust, before anybody sets it up.
 
     Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates: samples of what
@@ -95,10 +103,11 @@ def plan(
     if policy is not None:
         if also := [name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
             raise click.UsageError(f"--policy says it all: leave out --{also[0].replace('_', '-')}")
-        _policy(policy, html, mbit, as_json)
+        _policy(policy, html, mbit, as_json, None if clip is None else (clip, delta))
         return
-    if html is not None:
-        raise click.UsageError("--html needs --policy: the page is about a federation file")
+    if html is not None or clip is not None:
+        name = "--clip" if html is None else "--html"
+        raise click.UsageError(f"{name} needs --policy: the page is about a federation file")
     for name in ("clients", "entities", "dim"):
         if given[name] is None:
             raise click.UsageError(f"--{name} is missing; or give a federation file with --policy")
@@ -126,7 +135,7 @@ def _planned(
         return report(settings, chosen, mbit)
 
 
-def _policy(path: Path, html: Path | None, mbit: float, as_json: bool) -> None:
+def _policy(path: Path, html: Path | None, mbit: float, as_json: bool, clip: tuple[float, float] | None) -> None:
     """Say what a federation file means."""
     from secea.commands import policy
     from secea.engines.files import read_session
@@ -134,7 +143,7 @@ def _policy(path: Path, html: Path | None, mbit: float, as_json: bool) -> None:
     session = read_session(path)
     with shell.working("measuring this machine"):
         found = report(session.params, session.form, mbit)
-    told = policy.chapters(session, found, path)
+    told = policy.chapters(session, found, path, clip)
     if html is not None:
         policy.write(session, told, html)
     if as_json:

@@ -11,7 +11,7 @@ from secea.atomic import replace_files
 from secea.commands.plan import duration, size
 from secea.engines import files
 from secea.engines.agreement import ABOUT, written
-from secea.errors import DataError
+from secea.errors import DataError, ParamsError
 from secea.party.session import Session
 from secea.report.policy import Chapter, Line, page
 
@@ -28,9 +28,12 @@ ALIKE: Final = {
 """What each step of `Params.normalize` does, for people."""
 
 
-def chapters(session: Session, found: dict[str, Any], path: Path) -> tuple[Chapter, ...]:
-    """All there is to say. `found` is what `secea plan` says of the session."""
+def chapters(
+    session: Session, found: dict[str, Any], path: Path, clip: tuple[float, float] | None = None
+) -> tuple[Chapter, ...]:
+    """All there is to say. `found` is what `secea plan` says of the session; `clip`: with an epsilon, and its delta."""
     said = session.form.disclosure(session.params)
+    terms = (*_terms(session, said.accuracy), *(_epsilon(session, *clip) if clip else ()))
     return (
         Chapter("Who takes part", "Each party has a key of its own. Compare the fingerprints with their owners.", (
             Line("the server", (files.key_fingerprint(session.roster.server),), literal=True),
@@ -51,7 +54,7 @@ def chapters(session: Session, found: dict[str, Any], path: Path) -> tuple[Chapt
             tuple(map(_line, said.options)),
         ),
         Chapter("What is not hidden, and not prevented", "", (Line("limits", said.limits),)),
-        Chapter("How exact, how long", "", tuple(_terms(session, said.accuracy))),
+        Chapter("How exact, how long", "", terms),
         Chapter(
             "What it costs",
             "Bytes are exact, for a union of the largest size. Times are estimates: of the machine on which this page"
@@ -94,6 +97,23 @@ def _terms(session: Session, accuracy: tuple[str, ...]) -> Iterator[Line]:
         f"Names of entities are made alike before they are compared: {', '.join(alike)}."
         if alike
         else "Names of entities are compared byte by byte, as UTF-8 text: other spellings are other entities.",
+    ))  # fmt: skip
+
+
+def _epsilon(session: Session, clip: float, delta: float) -> Iterator[Line]:
+    """What the noise of the policy is worth, if all clip their rows."""
+    from secea import privacy
+
+    params = session.params
+    if not params.noise:
+        raise ParamsError("--clip gives an epsilon for noise, and this policy has none: noise = 0")
+    rows = params.max_entities or 1
+    row, table = (privacy.epsilon_of(params, delta, clip, rows=many) for many in (1, rows))
+    yield Line("epsilon", (
+        f"{row:.3g} for one row of one client, over all {params.rounds:,} rounds, at delta {delta:g}, if every client"
+        f" clips how far its rows move in a round to {clip:g}. The file does not bind clients to that.",
+        f"{table:.3g} for all {rows:,} rows that a client may have.",
+        *privacy.assumptions(params, clip),
     ))  # fmt: skip
 
 
