@@ -242,7 +242,8 @@ def _noise(params: Params) -> Iterator[str]:
         )
     yield (
         "This is a basis for differential privacy, and no figure for it: epsilon depends on how rows are clipped and"
-        " on the number of rounds. secea.privacy and `secea plan --policy --clip` compute it. The noise covers the numbers of rows, and not who owns"
+        " on the number of rounds. secea.privacy and `secea plan --policy --clip` compute it."
+        " The noise covers the numbers of rows, and not who owns"
         " what."
     )
 
