@@ -122,7 +122,7 @@ class PaillierClient(ClientDefaults):
         self._reader: Decrypter | None = None
 
     def _bounded(self, names: Iterable[object]) -> tuple[Name, ...]:
-        checked = self.spelling.texts(names)
+        checked = self.spelling.keys(names)
         most = self.params.max_entities
         if most is not None and len(checked) > most:
             raise TableError(
@@ -161,7 +161,7 @@ class PaillierClient(ClientDefaults):
 
     def has(self, names: Iterable[object]) -> bool:
         """Whether these are its entities, from the next epoch on."""
-        return set(self.spelling.texts(names)) == set(self._due)
+        return set(self.spelling.keys(names)) == set(self._due)
 
     @property
     def renamed(self) -> bool:
@@ -209,7 +209,7 @@ class PaillierClient(ClientDefaults):
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
         names, means = self.result
         place_of = {name: i for i, name in enumerate(names)}
-        back = [place_of[text] for text in self.spelling.table(table).names]
+        back = [place_of[key] for key in self.spelling.table(table).names]
         return fixedpoint.clip(means[back].astype(table.dtype), self.params.max_abs)
 
     def prepare(self) -> None:
