@@ -28,7 +28,7 @@ from secea.party.client import Client
 from secea.party.phases import REST, Agreement
 from secea.party.server import Server
 from secea.steps import masks, oprf
-from secea.table import Name
+from secea.table import Name, key_of
 from secea.testing import Parties, insecure_seeded
 from secea.wire import snapshot
 from secea.wire.keys import Sealer

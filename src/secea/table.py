@@ -78,10 +78,10 @@ def same_twice(names: tuple[Name, ...], keys: Sequence[Name]) -> tuple[Name, Nam
     if len(set(keys)) == len(keys):
         return None
     first: dict[Name, Name] = {}
-    for name, key in zip(names, keys, strict=True):
-        if key in first:
-            return first[key], name
-        first[key] = name
+    for name, entity in zip(names, keys, strict=True):
+        if entity in first:
+            return first[entity], name
+        first[entity] = name
     return None
 
 

@@ -153,7 +153,7 @@ class KeyedClient(ClientDefaults):
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """The texts of its entities in the union."""
+        """The keys of its entities in the union."""
         return self.naming.names.own
 
     @property
@@ -207,7 +207,7 @@ class KeyedClient(ClientDefaults):
         return self.spelling.names(compress(self.result.names, self.result.below.tolist()))
 
     def checked(self, table: TableLike) -> Table:
-        """The table with texts as names, if it can be contributed: the right names and length, every value in range."""
+        """The table with keys as names, if it can be contributed: the right names and length, every value in range."""
         return self.tables.checked(table, self.naming.next_names)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:

@@ -106,7 +106,7 @@ class PaillierClient(ClientDefaults):
         self._entropy = entropy
         self.spelling = Spelling(params.normalize, party(number))
         self.names = self._bounded(names)
-        """The texts of its entities in the union, in the order of their rows once the union is complete."""
+        """The keys of its entities in the union, in the order of their rows once the union is complete."""
         self.coming: tuple[Name, ...] | None = None
         """Other entities, from the next epoch on."""
         self._secret = b""  # the Paillier key, as it was saved
@@ -178,7 +178,7 @@ class PaillierClient(ClientDefaults):
         self.coming = self._bounded(names)
 
     def checked(self, table: TableLike) -> Table:
-        """The table with texts as names, if it can be contributed: the right names and length, every value in range."""
+        """The table with keys as names, if it can be contributed: the right names and length, every value in range."""
         given = as_table(table, self.params.dim)
         return tables.checked(given, self.spelling, self._due, self.params, self.number)
 
