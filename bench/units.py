@@ -112,7 +112,7 @@ def _pads(secrets: RoundSecrets, rows: int) -> tuple[tuple[Residues, ...], tuple
 
 def of_tables(params: Params, n: Numbers, own: int) -> Units:
     """A table checked and encoded, and means put into its order: for each number."""
-    names, rng = tuple(map(str, range(own))), np.random.Generator(np.random.PCG64(0))
+    names, rng = tuple(f"e{i}" for i in range(own)), np.random.Generator(np.random.PCG64(0))
     table = Table(list(names), rng.normal(size=(own, params.dim)).astype(np.float32))
     result, tables = Result(names, np.zeros((own, params.dim)), np.ones(own, np.bool_)), Tables(params, n, 0, _SOMEBODY)
     return {

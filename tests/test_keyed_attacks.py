@@ -221,7 +221,7 @@ def test_a_whole_federation_shows_its_owners_no_more_counts_than_chance(rng: np.
     assert part.result is not None
     assert part.result.matrix is not None
     order = [int(str(name)) for name in part.names]
-    table = as_table(tables[0])
+    table = part.spelling.table(as_table(tables[0]))
     own = np.ldexp(part.tables.encoded(table, part.names).astype(np.float64), -part.numbers.f)
     width = math.ldexp(part.numbers.noise.wide, -part.numbers.f)
     seen = counts.Seen(

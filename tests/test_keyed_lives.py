@@ -28,7 +28,7 @@ from secea.party.client import Client
 from secea.party.phases import REST, Agreement
 from secea.party.server import Server
 from secea.steps import masks, oprf
-from secea.table import Name
+from secea.table import Name, key_of
 from secea.testing import Parties, insecure_seeded
 from secea.wire import snapshot
 from secea.wire.keys import Sealer
@@ -241,7 +241,7 @@ class Life:
     ) -> None:
         among = set(among)
         parts = [self.fed.clients[n].part for n in range(self.clients)]
-        waiting = [{name for name in part.next_names if str(name) not in part.names} for part in parts]
+        waiting = [{name for name in part.next_names if key_of(name) not in part.names} for part in parts]
         known = [{name: row for name, row in tables[v].items() if name not in waiting[v]} for v in range(self.clients)]
         due = dues(self.fed.params, [(known[v], weights[v]) for v in among])
         for n, result in enumerate(results):

@@ -25,7 +25,7 @@ from secea.forms.keyed.shared import RoundSecrets, rows_under_keys
 from secea.oracles import keyed as oracle
 from secea.params import Params
 from secea.steps import masks, means, oprf
-from secea.table import Name, as_table, name_bytes
+from secea.table import Name, as_table, keys, name_bytes
 from secea.testing import Parties, insecure_seeded
 from secea.wire.keys import expand
 
@@ -371,7 +371,7 @@ def test_every_clients_prf_is_under_the_sum_of_the_dealers_constants(seed: int, 
     k = key_of(parties)
     for n, table in enumerate(tables):
         prf = part_of(parties, n).naming.names.prf
-        assert set(prf) == set(map(str, table))
+        assert set(prf) == set(keys(tuple(table)))
         for name, F in prf.items():
             assert F == oracle.F(name, k) == plain_prf(name_bytes(name), k)
 

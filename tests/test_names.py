@@ -19,7 +19,7 @@ from secea.errors import ParamsError, TableError
 from secea.forms import form_of
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
-from secea.names import Spelling, near, text_of, texts_of
+from secea.names import Spelling, keys_of, near, text_of
 from secea.params import STEPS
 from secea.party.form import Form
 from secea.party.session import Session
@@ -105,10 +105,10 @@ def test_two_names_of_one_client_that_become_one_are_refused_by_both_names(
         groups.setdefault(text_of(name, rule), []).append(name)
     double = [group for group in groups.values() if len(group) > 1]
     if not double:
-        assert len(texts_of(tuple(some), rule)) == len(some)
+        assert len(keys_of(tuple(some), rule)) == len(some)
         return
     with pytest.raises(TableError, match="join their rows under one of the names, or rename one") as refusal:
-        texts_of(tuple(some), rule)
+        keys_of(tuple(some), rule)
     assert any(f"{group[0]!r} and {group[1]!r} are one after" in str(refusal.value) for group in double)
 
 
@@ -119,7 +119,7 @@ def test_a_client_reads_its_last_spelling_of_every_text(lists: list[list[Name]],
     last: dict[Name, Name] = {}
     for names in lists:
         try:
-            texts = spelling.texts(names)
+            texts = spelling.keys(names)
         except TableError:
             continue
         last |= dict(zip(texts, names, strict=True))

@@ -290,7 +290,7 @@ def union_keys() -> Json:
         "ready": [{"client": n, "round": part.union.said[0], "element": part.union.said[1]}
                   for n, part in parts.items()],
         "own": [
-            {"name": name, "prf": (prf := me.naming.names.prf[name]), "kappa": me._kappa(prf), "slot": int(slot),
+            {"name": str(name), "prf": (prf := me.naming.names.prf[name]), "kappa": me._kappa(prf), "slot": int(slot),
              "tag": int(tags[slot]), "row_key": key.tobytes(), "entity": int(entity),
              "input": oprf.input_of(name_bytes(name))}
             for name, slot, key, entity in zip(
@@ -477,7 +477,7 @@ def dropouts() -> Json:
         "noise": {"s": n.s, "digits": n.noise.digits, "wide": n.noise.wide,
                   "clients": Keyed().noise_clients(params, replace(parties.server.at, members=tuple(range(4))))},
         "own": [
-            {"client": v, "name": part.names[i], "slot": int(slot), "row_key": key.tobytes(),
+            {"client": v, "name": str(part.names[i]), "slot": int(slot), "row_key": key.tobytes(),
              "mean": parties.means(v, FOUR[v])[list(FOUR[v]).index(part.names[i])].tolist()}
             for v, part in parts.items() if v != VANISHED
             for i, slot, key in zip(part.union.order, part.union.slots, part.union.keys, strict=True)
@@ -518,7 +518,7 @@ def many() -> Json:
              .digest(), "payload": opened(parties, recorder.hops, sent[kind])}
             for kind in (Kind.UPLOAD, Kind.MEANS)
         ],
-        "own": [{"name": client.names[i], "slot": int(slot), "row_key": key.tobytes()}
+        "own": [{"name": str(client.names[i]), "slot": int(slot), "row_key": key.tobytes()}
                 for i, slot, key in zip(client.union.order, client.union.slots, client.union.keys, strict=True)],
         "secret": client.union.secret, "L": client.union.L, "q": 1,
         "mean": means[0].tolist(),

@@ -129,12 +129,12 @@ def server_part(parties: Parties) -> PaillierServer:
     return parties.server.part
 
 
-def means(parties: Parties, n: int) -> list[tuple[Name, NDArray[np.float64]]]:
-    """What client n got, in the order of the union."""
+def means(parties: Parties, n: int) -> list[tuple[str, NDArray[np.float64]]]:
+    """What client n got under the text of each name, in the order of the union."""
     part = parties.clients[n].part
     assert isinstance(part, PaillierClient)
     assert part.result is not None
-    return list(zip(*part.result, strict=True))
+    return [(str(name), row) for name, row in zip(*part.result, strict=True)]
 
 
 def opened(parties: Parties, hop: Hop) -> bytes:

@@ -1,7 +1,8 @@
 """Which names are one entity: the rule of all forms, engines and commands (docs/protocol-keyed.md, K2).
 
 A name is a text, or an integer, which stands for its decimal text. `Params.normalize` makes texts alike before they are
-compared. Parties know an entity by the *text* that comes out. Whatever a user sees has the user's own spelling.
+compared. Parties know an entity by its *key*: the text that comes out, or the integer that it spells. Whatever a user
+sees has the user's own spelling.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from secea.errors import TableError
-from secea.table import Name, Table, canonical_names, same_twice, texts
+from secea.table import Name, Table, canonical_names, key_of, keys, same_twice
 
 Rule: TypeAlias = str | Sequence[str] | Callable[[str], str]
 """`Params.normalize`: steps, none, or a function."""
@@ -52,11 +53,11 @@ def said(rule: Rule) -> str:
     return "a function" if callable(rule) else ",".join(rule)
 
 
-def texts_of(names: tuple[Name, ...], rule: Rule = ()) -> tuple[str, ...]:
-    """The text of each name, after a check that no two are one entity. The names were checked before."""
+def keys_of(names: tuple[Name, ...], rule: Rule = ()) -> tuple[Name, ...]:
+    """The key of each name, after a check that no two are one entity. The names were checked before."""
     if not rule:
-        return texts(names)
-    found = tuple(text_of(name, rule) for name in names)
+        return keys(names)
+    found = tuple(key_of(text_of(name, rule)) for name in names)
     if pair := same_twice(names, found):
         one, other = map(repr, pair)
         raise TableError(
@@ -67,47 +68,47 @@ def texts_of(names: tuple[Name, ...], rule: Rule = ()) -> tuple[str, ...]:
 
 
 class Spelling:
-    """How one client's names become texts, and texts the names as the client spelled them last."""
+    """How one client's names become keys, and keys the names as the client spelled them last."""
 
     def __init__(self, rule: Rule, who: str) -> None:
         """`who`: the client, for errors."""
         self._rule, self._who = rule, who
         self.own: dict[Name, Name] = {}
-        """The client's spelling of each text that it spells in another way."""
-        self._last: tuple[tuple[Name, ...], tuple[str, ...]] = (), ()  # tables mostly have the names of the one before
+        """The client's spelling of each entity whose key it is not."""
+        self._last: tuple[tuple[Name, ...], tuple[Name, ...]] = (), ()  # tables mostly have the names of the one before
 
-    def texts(self, names: Iterable[object]) -> tuple[str, ...]:
-        """The texts of names, after a check that all are valid, and no two are one entity."""
+    def keys(self, names: Iterable[object]) -> tuple[Name, ...]:
+        """The keys of names, after a check that all are valid, and no two are one entity."""
         try:
-            return self._texts(canonical_names(names))
+            return self._keys(canonical_names(names))
         except TableError as error:
             raise type(error)(f"{self._who}: {error}") from None
 
     def table(self, table: Table) -> Table:
-        """The table with texts as names."""
+        """The table with keys as names."""
         try:
-            return Table.trusted(self._texts(tuple(table.names)), table.matrix, table.weights)
+            return Table.trusted(self._keys(tuple(table.names)), table.matrix, table.weights)
         except TableError as error:
             raise type(error)(f"{self._who}: {error}") from None
 
-    def _texts(self, names: tuple[Name, ...]) -> tuple[str, ...]:
+    def _keys(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
         if names != self._last[0]:
-            found = texts_of(names, self._rule)
+            found = keys_of(names, self._rule)
             if self.own or found is not names:
                 self._note(names, found)
             self._last = names, found
         return self._last[1]
 
-    def _note(self, names: tuple[Name, ...], found: tuple[str, ...]) -> None:
-        for name, text in zip(names, found, strict=True):
-            if text == name:
-                self.own.pop(text, None)
+    def _note(self, names: tuple[Name, ...], found: tuple[Name, ...]) -> None:
+        for name, entity in zip(names, found, strict=True):
+            if entity == name:
+                self.own.pop(entity, None)
             else:
-                self.own[text] = name
+                self.own[entity] = name
 
-    def names(self, texts: Iterable[Name]) -> tuple[Name, ...]:
-        """Texts as the client spells them."""
-        return tuple(self.own.get(text, text) for text in texts) if self.own else tuple(texts)
+    def names(self, keys: Iterable[Name]) -> tuple[Name, ...]:
+        """Names as the client spells them."""
+        return tuple(self.own.get(key, key) for key in keys) if self.own else tuple(keys)
 
     def restore(self, own: Mapping[Name, Name]) -> None:
         """Load a saved `own`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,6 +18,9 @@ from secea.errors import TableError, TableTypeError
 Name: TypeAlias = str | int
 """An entity's name: a non-empty string, or an integer, which is the same name as its decimal text: 7 is "7"."""
 
+SHORT: Final = 10**18
+INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,17}", re.ASCII)
+"""An integer below SHORT, as it is usually written."""
 LARGEST: Final = 10**4000
 """Integers below it are names. Python writes no longer ones as text."""
 
@@ -47,7 +51,7 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
     if not isinstance(names, Iterable):
         raise TableTypeError(f"expected a collection of entity names, got {type(names).__name__}")
     result = tuple(canonical_name(name) for name in names)
-    if pair := same_twice(result, texts(result)):
+    if pair := same_twice(result, keys(result)):
         if pair[0] != pair[1]:
             both = f"the entities {pair[0]!r} and {pair[1]!r} are one"
             raise TableError(f"{both}: an integer and its decimal text are the same name; keep one of them")
@@ -56,22 +60,28 @@ def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
     return names if isinstance(names, tuple) and all(map(is_, names, result)) else result
 
 
-def texts(names: tuple[Name, ...]) -> tuple[str, ...]:
-    """The names as texts: the same tuple where all are, since there may be millions."""
-    if all(type(name) is str for name in names):
-        return names  # type: ignore[return-value]  # mypy does not see what was asked
-    return tuple(map(str, names))
+def key_of(name: Name) -> Name:
+    """What a name is compared by: its text, or the integer that it spells, which takes less room."""
+    if isinstance(name, int):
+        return name if abs(name) < SHORT else str(name)
+    return int(name) if name[-1].isdigit() and INTEGER.fullmatch(name) else name
 
 
-def same_twice(names: tuple[Name, ...], texts: Sequence[str]) -> tuple[Name, Name] | None:
-    """Two names with the same text, if there are any."""
-    if len(set(texts)) == len(texts):
+def keys(names: tuple[Name, ...]) -> tuple[Name, ...]:
+    """What names are compared by: the same tuple if they are that themselves, since there may be millions."""
+    found = tuple(map(key_of, names))
+    return names if all(map(is_, names, found)) else found
+
+
+def same_twice(names: tuple[Name, ...], keys: Sequence[Name]) -> tuple[Name, Name] | None:
+    """Two names with the same key, if there are any."""
+    if len(set(keys)) == len(keys):
         return None
-    first: dict[str, Name] = {}
-    for name, text in zip(names, texts, strict=True):
-        if text in first:
-            return first[text], name
-        first[text] = name
+    first: dict[Name, Name] = {}
+    for name, entity in zip(names, keys, strict=True):
+        if entity in first:
+            return first[entity], name
+        first[entity] = name
     return None
 
 
@@ -103,10 +113,10 @@ def row_weights(weights: object, names: Sequence[Name]) -> NDArray[np.int64]:
     """The weight of each row, a whole number from 0 on, in the order of the names."""
     if isinstance(weights, Mapping):
         weighed = canonical_names(weights)
-        given, own = dict(zip(texts(weighed), weights.values(), strict=True)), texts(tuple(names))
-        if unlike := sorted(given.keys() ^ set(own)):
+        given, own = dict(zip(keys(weighed), weights.values(), strict=True)), keys(tuple(names))
+        if unlike := sorted(given.keys() ^ set(own), key=str):
             where = "has no weight" if unlike[0] in own else "has a weight, but no row"
-            as_given = dict(zip(own + texts(weighed), (*names, *weighed), strict=True))[unlike[0]]
+            as_given = dict(zip(own + keys(weighed), (*names, *weighed), strict=True))[unlike[0]]
             raise TableError(f"the entity {as_given!r} {where}; give each row a weight, and 0 to leave it out")
         weights = [given[text] for text in own]
     array = np.asarray(weights)

@@ -33,7 +33,7 @@ from secea.forms.keyed.server import KeyedServer
 from secea.oracles import keyed as oracle
 from secea.party.phases import Agreement
 from secea.steps import means, oprf
-from secea.table import Name, as_table, name_bytes
+from secea.table import Name, as_table, keys, name_bytes
 from secea.testing import Parties
 from secea.wire.keys import expand
 from secea.wire.messages import ALL, Buffer
@@ -235,10 +235,10 @@ class Expected:
         return not self.params.partial or not self.weights or self.weights[v][name] > 0
 
     def table(self, v: int) -> Table:
-        """What client v contributed, under the texts of its names."""
+        """What client v contributed, under the keys of its names."""
         given = self.tables[v]
         assert given is not None
-        return {str(name): row for name, row in given.items()}
+        return dict(zip(keys(tuple(given)), given.values(), strict=True))
 
     def key(self, name: str, *of: int) -> bytes:
         """The key of a stream that all clients share in this round."""
@@ -420,7 +420,7 @@ def differs(
     weights: Sequence[Mapping[Name, int]] = (),
 ) -> Iterator[str]:
     """What of a round is not as specified: uploads, sums and broadcast to the bit, means but for rounding."""
-    spelled: list[dict[Name, int]] = [{str(name): weight for name, weight in own.items()} for own in weights]
+    spelled = [dict(zip(keys(tuple(own)), own.values(), strict=True)) for own in weights]
     due = Expected(parties, tables, record, spelled)
     yield from union_differs(parties, due)
     ring = due.n.ring

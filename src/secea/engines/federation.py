@@ -135,7 +135,7 @@ class Federation:
         self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str], before: _Before | None = None
     ) -> None:
         rule = self._asked.normalize
-        union = {text for n, own in names.items() for text in Spelling(rule, party(n)).texts(own)}
+        union = {key for n, own in names.items() for key in Spelling(rule, party(n)).keys(own)}
         params = self._asked.with_bounds(max_entities=max(map(len, names.values()), default=0), max_union=len(union))
         following = before and self.form.following(params, before.session, before.parts, before.stay)
         old = before.numbers if before and following else ()

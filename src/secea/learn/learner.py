@@ -6,10 +6,9 @@ Nothing here depends on the method: all of them start from the same embeddings, 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,10 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from secea.learn.steps import Recorded, Steps
-from secea.table import Name, name_bytes
-
-INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,17}", re.ASCII)
-"""An integer as it is usually written."""
+from secea.table import Name, key_of, name_bytes
 
 
 def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what: str) -> NDArray[np.float64]:
@@ -38,8 +34,8 @@ def first_rows(names: Iterable[Name], width: int, spread: float, seed: int, what
 
 def _seeded(name: Name) -> bytes:
     """What a first row is made of: integers in base 16, whether they come as numbers or as texts."""
-    text = str(name)
-    return b"i%x" % int(text) if INTEGER.fullmatch(text) else name_bytes(name)
+    key = key_of(name)
+    return b"i%x" % key if isinstance(key, int) else name_bytes(key)
 
 
 def touched(ids: NDArray[np.int64], ends: NDArray[Any]) -> NDArray[np.int64]:

@@ -335,7 +335,8 @@ def noise_of_means(subject: Subject) -> int:
         parties.round(tables)
         params, parts = parties.session.params, [_part(parties, v) for v in range(N)]
         n, noisy = form.numbers(params), len(spec.noise_clients(range(N), 1, T, 0))
-        encoded = [part.tables.encoded(as_table(table), part.names) for part, table in zip(parts, tables, strict=True)]
+        given = [part.spelling.table(as_table(table)) for part, table in zip(parts, tables, strict=True)]
+        encoded = [part.tables.encoded(table, part.names) for part, table in zip(parts, given, strict=True)]
         result = parts[0].result
         assert result is not None
         assert result.matrix is not None

@@ -123,7 +123,7 @@ class Desk:
     def contribute(self) -> Work:
         """A client copies a table, notes what it is, and encodes its rows."""
         tables = Tables(self.params, self.numbers, 0, Identity(KEY))
-        names = tuple(map(str, range(self.own)))
+        names = tuple(f"e{i}" for i in range(self.own))
         weights = None if self.params.max_weight is None else np.ones(self.own, np.int64)
         table = Table(names, self.matrix(self.own), weights)
         rows = np.arange(self.own, dtype=np.int32)

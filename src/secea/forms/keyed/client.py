@@ -138,7 +138,7 @@ class KeyedClient(ClientDefaults):
         self._entropy, self._roster = entropy, roster
         self.tables = Tables(params, self.numbers, number, identity)
         self.spelling = self.tables.spelling
-        self.naming = Naming(form, params, session, number, self.spelling.texts(names), entropy)
+        self.naming = Naming(form, params, session, number, self.spelling.keys(names), entropy)
         self.masking = Masking(form, params, session, roster, number, identity, entropy)
         self.union: Union | None = None
         self.round: Round | None = None
@@ -153,7 +153,7 @@ class KeyedClient(ClientDefaults):
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """The texts of its entities in the union."""
+        """The keys of its entities in the union."""
         return self.naming.names.own
 
     @property
@@ -168,7 +168,7 @@ class KeyedClient(ClientDefaults):
 
     def has(self, names: Iterable[object]) -> bool:
         """Whether these are its entities, from the next epoch of names on."""
-        return set(self.spelling.texts(names)) == set(self.naming.next_names)
+        return set(self.spelling.keys(names)) == set(self.naming.next_names)
 
     @property
     def tick(self) -> Tick | None:
@@ -181,7 +181,7 @@ class KeyedClient(ClientDefaults):
 
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
         """Change the entities from the next epoch of names on: `at_once`, or in each epoch as many as fit."""
-        self.naming.update(self.spelling.texts(names), at_once=at_once)
+        self.naming.update(self.spelling.keys(names), at_once=at_once)
 
     def inherit(self, before: Session, part: KeyedClient) -> None:
         """Take over the key and the names from this client's part in the previous session, to sign that in this one."""
@@ -207,7 +207,7 @@ class KeyedClient(ClientDefaults):
         return self.spelling.names(compress(self.result.names, self.result.below.tolist()))
 
     def checked(self, table: TableLike) -> Table:
-        """The table with texts as names, if it can be contributed: the right names and length, every value in range."""
+        """The table with keys as names, if it can be contributed: the right names and length, every value in range."""
         return self.tables.checked(table, self.naming.next_names)
 
     def contribute(self, table: TableLike, round: int, at: Agreement) -> None:

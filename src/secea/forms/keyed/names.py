@@ -53,7 +53,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A client's entities by their texts (`secea.names`), and the PRF value of each that was ever asked for."""
+    """A client's entities by their keys (`secea.names`), and the PRF value of each that was ever asked for."""
 
     own: tuple[Name, ...] = field(repr=False)
     coming: tuple[Name, ...] | None = field(default=None, repr=False)

@@ -66,7 +66,7 @@ class Tables:
         self._hashed: tuple[tuple[Name, ...], NDArray[np.uint64]] = (), np.zeros(0, np.uint64)
 
     def checked(self, table: TableLike, due: tuple[Name, ...]) -> Table:
-        """The table under the texts of its names, if these are due, its length is right, and every value in range."""
+        """The table under the keys of its names, if these are due, its length is right, and every value in range."""
         given = as_table(table, self._params.dim)
         known = (self.spelling.table(given).names, due) == self._order[:2]
         self._check_weights(given)

@@ -106,7 +106,7 @@ class PaillierClient(ClientDefaults):
         self._entropy = entropy
         self.spelling = Spelling(params.normalize, party(number))
         self.names = self._bounded(names)
-        """The texts of its entities in the union, in the order of their rows once the union is complete."""
+        """The keys of its entities in the union, in the order of their rows once the union is complete."""
         self.coming: tuple[Name, ...] | None = None
         """Other entities, from the next epoch on."""
         self._secret = b""  # the Paillier key, as it was saved
@@ -122,7 +122,7 @@ class PaillierClient(ClientDefaults):
         self._reader: Decrypter | None = None
 
     def _bounded(self, names: Iterable[object]) -> tuple[Name, ...]:
-        checked = self.spelling.texts(names)
+        checked = self.spelling.keys(names)
         most = self.params.max_entities
         if most is not None and len(checked) > most:
             raise TableError(
@@ -161,7 +161,7 @@ class PaillierClient(ClientDefaults):
 
     def has(self, names: Iterable[object]) -> bool:
         """Whether these are its entities, from the next epoch on."""
-        return set(self.spelling.texts(names)) == set(self._due)
+        return set(self.spelling.keys(names)) == set(self._due)
 
     @property
     def renamed(self) -> bool:
@@ -178,7 +178,7 @@ class PaillierClient(ClientDefaults):
         self.coming = self._bounded(names)
 
     def checked(self, table: TableLike) -> Table:
-        """The table with texts as names, if it can be contributed: the right names and length, every value in range."""
+        """The table with keys as names, if it can be contributed: the right names and length, every value in range."""
         given = as_table(table, self.params.dim)
         return tables.checked(given, self.spelling, self._due, self.params, self.number)
 
@@ -209,7 +209,7 @@ class PaillierClient(ClientDefaults):
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
         names, means = self.result
         place_of = {name: i for i, name in enumerate(names)}
-        back = [place_of[text] for text in self.spelling.table(table).names]
+        back = [place_of[key] for key in self.spelling.table(table).names]
         return fixedpoint.clip(means[back].astype(table.dtype), self.params.max_abs)
 
     def prepare(self) -> None:
