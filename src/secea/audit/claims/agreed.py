@@ -25,6 +25,8 @@ PARAMS: Final[Mapping[str, Any]] = {
     "key_bits": 4096, "max_entities": 11, "max_union": 31, "normalize": "strip",
 }  # fmt: skip
 """Other parameters than those of `session_of`."""
+OF_MEANS: Final[Mapping[str, Any]] = {"min_owners": 2, "max_weight": 9, "partial": True, "noise": 0.5}
+"""Parameters of the form "keyed" alone (K11)."""
 OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     KEYED: {"min_participants": 4, "max_new_entities": 3, "max_updates": 15},
     PAILLIER: {"queries": "full"},
@@ -57,6 +59,8 @@ def others(subject: Subject, form: str) -> Iterator[tuple[str, Session]]:
         yield name, session_of(subject, options={name: value})
     if form == KEYED:
         yield "batch", session_of(subject, options={"batch": 3}, dropouts=1)
+        for name, value in OF_MEANS.items():
+            yield name, session_of(subject, **{name: value})
     made = session_of(subject)
     roster = made.roster
     keys, names = roster.clients, roster.names
@@ -90,6 +94,7 @@ def rank(rows: list[int]) -> int:
         mutants.SERVER_NOT_PINNED,
         mutants.SHORT_KEYS,
         mutants.RULE_NOT_BOUND,
+        mutants.OPTIONS_NOT_BOUND,
     ),
 )
 def fingerprints(subject: Subject) -> int:

@@ -83,6 +83,11 @@ def _without_rule(self: Params) -> str:
     return canonical(replace(self, normalize=()))
 
 
+def _without_options(self: Params) -> str:
+    """All but the options of means."""
+    return canonical(replace(self, min_owners=1, max_weight=None, partial=False, noise=0.0))
+
+
 FEW_DIGITS = both(
     "fingerprints-of-48-bits",
     "People compare three groups of a fingerprint.",
@@ -107,6 +112,11 @@ RULE_NOT_BOUND = both(
     "normalisation-not-bound",
     "A session's hash does not depend on how names are normalised.",
     within=((Params, "canonical", _without_rule),),
+)
+OPTIONS_NOT_BOUND = Mutant(
+    "options-not-bound",
+    "A session's hash does not depend on minimum owners, weights, rows left out and noise.",
+    {KEYED: Subject(Overheard(), within=((Params, "canonical", _without_options),))},
 )
 
 
