@@ -33,7 +33,7 @@ ABOUT: Final = {
     "min_participants": "no round with fewer clients; without this line the form chooses",
     "max_new_entities": "the most new names of a client at one time; without this line a tenth of max_entities",
     "max_updates": "how often new names may come in a session",
-    "batch": "rounds for which masks are made ahead; for drop-outs alone",
+    "batch": "rounds for which masks are made ahead; without drop-outs it has no effect",
     "key_bits": "the length of keys in the form paillier",
     "insecure_small_keys": "if true, such keys may be short: for tests alone",
     "queries": "how clients ask: buckets, or full, as in the paper",

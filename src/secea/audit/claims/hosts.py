@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import os
@@ -246,11 +247,17 @@ def _on_disk(site: Site) -> bool:
     return done == ["file", "move", "folder"]
 
 
-@claim("record", KEYED, PAILLIER, mutants=(mutants.KEYS_FOR_ALL, mutants.CHANGED_FILE, mutants.OPEN_KEYS))
+@claim(
+    "record",
+    KEYED,
+    PAILLIER,
+    mutants=(mutants.KEYS_FOR_ALL, mutants.CHANGED_FILE, mutants.CHANGED_TOML, mutants.OPEN_KEYS),
+)
 def key_files(subject: Subject) -> int:
     """Both forms: a private key is for its owner alone and for no roster, and a federation file that was changed fails.
 
-    The public half shows nothing of the private one. The federation file is refused after a change of any field.
+    The public half shows nothing of the private one. The federation file is refused after a change of any field:
+    as JSON, and every line of it as TOML.
     """
     with TemporaryDirectory() as above:
         key, federation = Path(above) / "key", Path(above) / "federation.json"
@@ -286,7 +293,37 @@ def key_files(subject: Subject) -> int:
                 )
         federation.write_text(json.dumps(text))
         assert files.read_session(federation).hash == replace(parties.session, form=form_of(form)).hash
-    return 11
+        toml = federation.with_suffix(".toml")
+        files.write_session(replace(parties.session, form=form_of(form)), toml)
+        return 11 + _lines_are_bound(toml)
+
+
+def _lines_are_bound(toml: Path) -> int:
+    """A federation file in TOML is refused after a change of any of its values."""
+    text, cases = toml.read_text(encoding="utf-8"), 0
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        name, equals, rest = line.partition(" = ")
+        if equals and not line.startswith("#") and name != "batch":  # without drop-outs nothing depends on it
+            value = rest.partition("  #")[0].strip()
+            toml.write_text("\n".join([*lines[:i], f"{name} = {_another(value)}", *lines[i + 1 :]]), encoding="utf-8")
+            if _taken(lambda: files.read_session(toml)):
+                raise Objection(
+                    f"a federation file in which {name} was changed is taken for the one that was agreed on"
+                )
+            cases += 1
+    toml.write_text(text, encoding="utf-8")
+    assert _taken(lambda: files.read_session(toml)), "the file as it was written is refused"
+    return cases
+
+
+def _another(value: str) -> str:
+    """Another value of the same kind, as TOML writes it."""
+    if value.startswith('"'):
+        return f'"{value[1:-1][::-1]}"'
+    if value.startswith("["):
+        return '["nfc"]'
+    return {"true": "false", "false": "true"}.get(value) or repr(type(made := ast.literal_eval(value))(made + 1))
 
 
 def _taken(call: Callable[[], object]) -> bool:

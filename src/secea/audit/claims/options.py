@@ -110,7 +110,20 @@ KINDS: Final = (
 )
 
 
+def _of_one_prime(kind: Slot) -> Lie:
+    """The proof of a slot is right modulo the first prime alone, or not at all if there is no other."""
+
+    def lie(ring: Ring, rows: Residues, slots: NDArray[np.uint8], total: Residues, least: Residues) -> None:
+        i, first = _first(slots, kind), int(ring.size > 1)
+        for b, p in list(enumerate(ring.primes))[first:]:
+            rows[b, i, 0] = (int(rows[b, i, 0]) + 1) % p
+
+    return lie
+
+
 def _lies() -> Iterator[tuple[str, Lie]]:
+    for kind in (Slot.EMPTY, Slot.BELOW):
+        yield f"the proof of a slot of kind {kind.name.lower()} is right modulo one prime", _of_one_prime(kind)
     for was, now in KINDS:
         called = f"a slot of kind {was.name.lower()} is called {now.name.lower()}"
         yield f"{called}, with another slot's proof", _of_another(was, now)
@@ -136,7 +149,9 @@ def _believed(parties: Parties, tables: Sequence[Any], lie: Lie | None) -> bool:
     return True
 
 
-@claim("attack", KEYED, mutants=(mutants.BELOW_UNPROVED, mutants.LEAST_NO_THETA, mutants.LEAST_THETA_OF_EMPTY))
+@claim("attack", KEYED, mutants=(
+        mutants.BELOW_UNPROVED, mutants.PROOF_OF_ONE_PRIME, mutants.LEAST_NO_THETA, mutants.LEAST_THETA_OF_EMPTY,
+    ))  # fmt: skip
 def minimum_is_proved(subject: Subject) -> int:
     """Keyed: no client believes that a slot is below a minimum of owners, or empty, unless the server proves it.
 

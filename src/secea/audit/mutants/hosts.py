@@ -171,6 +171,19 @@ def _believed(path: Path | str) -> Session:
         return read_session(path)
 
 
+def _believed_toml(path: Path | str) -> Session:
+    """Take a file in TOML as it is, and another one as ever."""
+    try:
+        return read_session(path)
+    except ParamsError as error:
+        says, text = str(error).rpartition("fingerprint ")[2], Path(path).read_text(encoding="utf-8")
+        if text.startswith("{") or "was changed" not in str(error):
+            raise
+        lines = [f'fingerprint = "{says}"' if each.startswith("fingerprint =") else each for each in text.splitlines()]
+        Path(path).write_text("\n".join(lines), encoding="utf-8")
+        return read_session(path)
+
+
 OPEN_KEYS = both(
     "keys-for-everybody", "Anybody may read a private key.", within=((files, "write_identity", _written_for_all),)
 )
@@ -181,6 +194,11 @@ CHANGED_FILE = both(
     "federation-file-unchecked",
     "A federation file may have been changed.",
     within=((files, "read_session", _believed),),
+)
+CHANGED_TOML = both(
+    "federation-toml-unchecked",
+    "A federation file in TOML may have been changed.",
+    within=((files, "read_session", _believed_toml),),
 )
 NOT_ON_DISK = both(
     "state-not-on-disk", "The folder of a host's state is not synced.", within=((atomic, "_sync", lambda _: None),)

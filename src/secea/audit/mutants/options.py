@@ -101,6 +101,15 @@ def _any_a(ring: Ring, means: Residues, slots: NDArray[np.uint8], shared: Secret
     return found
 
 
+def _proved_in_one_prime(ring: Ring, means: Residues, slots: NDArray[np.uint8], shared: Secrets, members: int) -> Any:
+    """The proof of a slot without a mean is right if it is right modulo one prime."""
+    least = shared.theta if shared.least is None else shared.least.theta
+    theta = np.where(slots == Slot.BELOW, least, shared.theta)
+    marks = ring.multiply(np.ascontiguousarray(np.broadcast_to(ring.constant([members]), theta.shape)), theta)
+    proved = (means[:, :, 0] == marks).any(axis=0) & (slots != Slot.MEAN)
+    return right(ring, means, slots, shared, members) | proved
+
+
 def _below_unproved(
     ring: Ring, means: Residues, slots: NDArray[np.uint8], shared: Secrets, members: int
 ) -> NDArray[np.bool_]:
@@ -180,6 +189,9 @@ LEAST_THETAS = _replaced(
     "minimum-with-thetas", "Each column of a minimum has a theta of its own.",
     {least_columns: _theta_times_a, right: _any_a},
 )  # fmt: skip
+PROOF_OF_ONE_PRIME = _replaced(
+    "proof-of-one-prime", "A slot without a mean is proved modulo one prime.", {right: _proved_in_one_prime}
+)
 BELOW_UNPROVED = _replaced(
     "minimum-unproved", "The server is believed which slots are below the minimum.", {right: _below_unproved}
 )
