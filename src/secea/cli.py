@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from secea.commands.plan import plan
 from secea.learn.command import train
 
 if TYPE_CHECKING:
+    from secea.audit import Finding
     from secea.party.session import Session
 
 
@@ -52,6 +55,12 @@ def main() -> None:
 @click.option("--list", "listed", is_flag=True, help="List all claims and mutants, and check nothing.")
 @click.option("--counts", is_flag=True, help="Show how often attacks find how many clients own an entity: minutes.")
 @click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write a page to send to others.",
+)
+@click.option(
     "--json",
     "as_json",
     is_flag=True,
@@ -64,6 +73,7 @@ def audit(
     thorough: bool,
     listed: bool,
     counts: bool,
+    html: Path | None,
     as_json: bool,
 ) -> None:
     """Check every privacy claim, first of form keyed and then of form paillier, with the code that is installed.
@@ -76,6 +86,9 @@ def audit(
     The exit code is 0 if every claim holds, 1 if one does not (as on a mutant), and 2 for a name that does not exist. A
     mutant whose federation stops early, without an objection, does not count as found: the exit code is 0.
 
+    With --html it also writes a certificate: version and hashes of the installed files, and every claim with its
+    figure. Send it to the other organisations: whoever runs the same code has the same digest.
+
     \b
     Examples:
       secea audit                                 two to three minutes
@@ -84,10 +97,13 @@ def audit(
       secea audit --counts                        what attacks on counts reach, beside chance
       secea audit --claim names --claim rows      two claims
       secea audit --mutant fewer-masks            objections, and exit code 1
+      secea audit --html audit.html               a certificate for the other organisations
       secea audit --json > findings.json          for other programs
     """  # noqa: D301
     from secea.audit import FORMS, report
 
+    if html is not None and (mutant or listed or counts):
+        raise click.UsageError("--html is about the code as it is installed: leave out --mutant, --list and --counts")
     forms = FORMS if form is None else (form,)
     if listed:
         report.show_list(forms=forms, as_json=as_json)
@@ -101,8 +117,26 @@ def audit(
 
         rates.show(rates.measured(rates.form_of(broken)), as_json=as_json)
         return
-    fine = report.run(claims, broken, forms=forms, thorough=thorough, as_json=as_json)
+    started = time.monotonic()
+    fine, findings = report.run(claims, broken, forms=forms, thorough=thorough, as_json=as_json)
+    if html is not None:
+        _certify(html, findings, thorough, time.monotonic() - started)
+        if not as_json:
+            click.echo(f"wrote {html}")
     sys.exit(0 if fine else 1)
+
+
+def _certify(path: Path, findings: Sequence[Finding], thorough: bool, seconds: float) -> None:
+    """Write what was found as a page."""
+    from datetime import UTC, datetime
+
+    from secea.audit import report
+    from secea.audit.installation import installation
+    from secea.report import save
+    from secea.report.certificate import Certificate, page
+
+    unasked, now = report.unasked(findings), datetime.now(UTC)
+    save(page(Certificate(installation(), findings, report.TITLES, unasked, thorough, now, seconds)), path)
 
 
 @click.command(short_help="Write one page about a run, or several.")

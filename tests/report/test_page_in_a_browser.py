@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ import pytest
 
 from browser import Browser
 from made_up import ENDS, make_run
+from secea.audit import Finding
+from secea.audit.installation import installation
+from secea.audit.report import TITLES
 from secea.commands import policy
 from secea.commands.plan import report
 from secea.forms import form_of
 from secea.params import Params
 from secea.party.session import Session
-from secea.report import charts, write
+from secea.report import certificate, charts, save, write
 from secea.report.charts import label
 from secea.wire.keys import Identity, Roster
 
@@ -123,10 +128,28 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         told = policy.chapters(session, report(session.params, session.form, 1000.0), Path("federation.toml"))
         found[name] = folder / f"{name}.html"
         policy.write(session, told, found[name])
+    found["certificate"] = folder / "certificate.html"
+    save(certificate.page(_audited()), found["certificate"])
     return found
 
 
-@pytest.mark.parametrize("kind", ["options", "harm", "paper"])
+def _audited() -> certificate.Certificate:
+    """An audit with objections, long sentences and a table."""
+    held = Finding(
+        "names", "keyed", "Form keyed: " + "nobody can test whether a name is there; " * 4, "exact view", 1234567
+    )
+    rows = [{"what it tried": f"{HOSTILE} {i}", "cases": 10**i, "accepted": "no"} for i in range(9)]
+    findings = [
+        held,
+        replace(held, name="lying-server-ownership-in-two-worlds", title="What a server tried", table=rows),
+        replace(held, name="rows", form="paillier", ok=False, objection=HOSTILE * 3),
+        replace(held, name="keys", form="paillier", ok=False, broke_off="RoundLost: " + "a" * 200),
+    ]
+    when = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+    return certificate.Certificate(installation(), findings, TITLES, 3, True, when, 75.0)
+
+
+@pytest.mark.parametrize("kind", ["options", "harm", "paper", "certificate"])
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (320, False)])
 def test_a_policy_is_all_in_the_window_and_can_be_read(
     browser: Browser, policies: dict[str, Path], kind: str, width: int, dark: bool

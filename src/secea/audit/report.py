@@ -29,7 +29,9 @@ def chosen(names: Sequence[str], mutant: str | None) -> tuple[list[Claim], Mutan
     return [claims[name] for name in names or claims], None if mutant is None else mutants[mutant]
 
 
-def run(claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str], thorough: bool, as_json: bool) -> bool:
+def run(
+    claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str], thorough: bool, as_json: bool
+) -> tuple[bool, list[Finding]]:
     """Check the claims, show what was found, and say whether nothing speaks against them.
 
     On a mutant only an objection does. On the product, a federation that stops early does too.
@@ -41,7 +43,14 @@ def run(claims: Sequence[Claim], mutant: Mutant | None, *, forms: Sequence[str],
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings, mutant)
-    return not any(finding.objection or (finding.broke_off and mutant is None) for finding in findings)
+    fine = not any(finding.objection or (finding.broke_off and mutant is None) for finding in findings)
+    return fine, findings
+
+
+def unasked(findings: Sequence[Finding]) -> int:
+    """How many claims, each with its form, these findings say nothing about."""
+    asked = {(finding.name, finding.form) for finding in findings}
+    return sum((claim.name, form) not in asked for claim in gathered().values() for form in claim.forms)
 
 
 def _findings(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> list[Finding]:

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from secea.atomic import replace_files
 from secea.commands.plan import duration, size
 from secea.engines import files
 from secea.engines.agreement import ABOUT, written
-from secea.errors import DataError, ParamsError
+from secea.errors import ParamsError
 from secea.party.session import Session
+from secea.report import save
 from secea.report.policy import Chapter, Line, page
 
 if TYPE_CHECKING:
@@ -173,10 +173,7 @@ def write(session: Session, told: tuple[Chapter, ...], out: Path) -> None:
     """The page as one file, which loads nothing."""
     signers = ("the server", *map(_shown, session.roster.names))
     text = page("What this federation is, and who learns what", summary(session), session.fingerprint, told, signers)
-    try:
-        replace_files({out: text.encode()})
-    except OSError as error:
-        raise DataError(f"{out} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    save(text, out)
 
 
 def show(session: Session, told: tuple[Chapter, ...], console: Console) -> None:

@@ -10,7 +10,7 @@ from secea.errors import DataError
 from secea.report.page import page
 from secea.report.runs import Group, grouped, read
 
-__all__ = ["write"]
+__all__ = ["save", "write"]
 
 
 def write(folders: Iterable[Path], out: Path | None = None) -> tuple[Path, list[Group]]:
@@ -18,8 +18,13 @@ def write(folders: Iterable[Path], out: Path | None = None) -> tuple[Path, list[
     runs = [read(folder) for folder in dict.fromkeys(folders)]
     groups = grouped(runs)
     path = out or runs[0].folder / "report.html"
+    save(page(groups), path)
+    return path, groups
+
+
+def save(page: str, path: Path) -> None:
+    """Write a page, whole or not at all."""
     try:
-        replace_files({path: page(groups).encode()})
+        replace_files({path: page.encode()})
     except OSError as error:
         raise DataError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
-    return path, groups
