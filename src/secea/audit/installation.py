@@ -99,4 +99,4 @@ def _version(name: str) -> str:
 def _openssl() -> str:
     from cryptography.hazmat.backends.openssl import backend
 
-    return backend.openssl_version_text()
+    return backend.openssl_version_text().removeprefix("OpenSSL ")

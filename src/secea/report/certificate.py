@@ -95,15 +95,21 @@ def _claims(found: Certificate, form: str) -> Content:
     if not mine:
         return None
     lead = "A case is one computation, attack or comparison. Every claim is checked on real parties."
-    rows = [[each.name, _text(each.claim), each.method, f"{each.cases:,}", _result(each)] for each in mine]
+    rows = [[_name(each), _text(each.claim), _result(each)] for each in mine]
     tables = [_tried(each) for each in mine if each.table]
-    return section(found.titles[form], lead, table(["claim", "", "checked by", "cases", ""], rows, "claims"), tables)
+    return section(found.titles[form], lead, table(["claim", "", ""], rows, "claims"), tables)
+
+
+def _name(finding: Finding) -> list[Markup]:
+    """What a claim is called, and how it was checked."""
+    cases = "1 case" if finding.cases == 1 else f"{finding.cases:,} cases"
+    return [tag("b", finding.name), tag("span", f"{finding.method}, {cases}")]
 
 
 def _tried(finding: Finding) -> Markup:
     """What was tried, and what came of it."""
     rows = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in row.values()] for row in finding.table]
-    return tag("details", tag("summary", finding.title), table(list(finding.table[0]), rows, "claims"))
+    return tag("details", tag("summary", finding.title), table(list(finding.table[0]), rows, "tried"))
 
 
 def _text(claim: str) -> Markup:
@@ -125,7 +131,7 @@ LIMITS = (
     " documentation says what they do not show.",
     "It speaks about the software: not about the machine, its administrators, the parameters that you choose, or what a"
     " mean itself tells.",
-    "Anybody can write such a page. To be sure, run `secea audit` yourself.",
+    "Anybody can write such a page. To be sure, run the audit yourself: secea audit.",
 )
 
 
