@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from contextlib import suppress
+
+INTERRUPTED = 130
 
 
 def _leave(*_: object) -> None:
     """Exit at once. Nothing needs cleaning up yet, and an exception in the middle of an import may get lost."""
     os.write(2, b"secea: interrupted\n")
-    os._exit(130)
+    os._exit(INTERRUPTED)
 
 
 def main() -> None:
@@ -28,6 +32,13 @@ def main() -> None:
         command(prog_name="secea")
     except KeyboardInterrupt:
         _leave()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # a pool's thread that was just starting is known to nobody, and would never end
+            with suppress(OSError):  # nobody may be reading any more
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise
 
 
 if __name__ == "__main__":

@@ -228,13 +228,13 @@ def test_a_mutant_whose_federation_breaks_off_is_reported_as_such_and_does_not_c
 ) -> None:
     crashing = Mutant("crashing", "Nothing works.", {KEYED: Subject(Crashing())})
     asked: dict[str, Any] = {"forms": FORMS, "thorough": False}
-    assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=False)
+    assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=False)[0]
     output = capsys.readouterr().out
     assert "not checked" in output
     assert "graph-of-masks (keyed): stopped early, before anything was found: FederationError: no graph" in output
     assert "does not object to this mutant" in output
     assert "1 of 1 could not be checked" in output
-    assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=True)
+    assert report.run([CLAIMS["graph-of-masks"]], crashing, **asked, as_json=True)[0]
     (each,) = json.loads(capsys.readouterr().out)
     assert (each["ok"], each["objection"], each["broke_off"]) == (False, "", "FederationError: no graph")
 
@@ -244,7 +244,7 @@ def test_a_product_whose_federation_breaks_off_makes_no_claim_hold(capsys: pytes
         raise FederationError("two clients are left")
 
     broken = claim("record", KEYED, mutants=())(breaks_off)
-    assert not report.run([broken], None, forms=FORMS, thorough=False, as_json=False)
+    assert not report.run([broken], None, forms=FORMS, thorough=False, as_json=False)[0]
     assert "1 of 1 could not be checked: the federation stopped early." in capsys.readouterr().out
 
 

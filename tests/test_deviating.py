@@ -212,10 +212,10 @@ def test_a_claims_table_is_shown_under_its_form_and_is_in_the_json(capsys: pytes
 
     tried = claim("attack", KEYED, mutants=(), title="A server that deviates", table=lambda _: [row])(lying)
     asked: dict[str, Any] = {"forms": (KEYED,), "thorough": False}
-    assert report.run([tried], None, **asked, as_json=False)
+    assert report.run([tried], None, **asked, as_json=False)[0]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["A", "server", "that", "deviates"] in lines
     assert ["lies", "1,234", "no"] in lines
-    assert report.run([tried], None, **asked, as_json=True)
+    assert report.run([tried], None, **asked, as_json=True)[0]
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["title"], found["table"]) == ("A server that deviates", [row])

@@ -198,6 +198,28 @@ def test_an_interrupt_is_one_line_and_130(tmp_path: Path, tools: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "secea: interrupted\n")
 
 
+FOREVER = """
+import sys, threading
+
+if sys.argv[0] == "-m":  # the command, and nothing that it starts
+    threading.Thread(target=threading.Event().wait).start()
+"""
+
+
+def test_an_interrupt_ends_the_command_though_a_thread_of_it_waits_for_ever(tmp_path: Path, tools: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FOREVER, encoding="utf-8")
+    env = environment(tools)
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
+    process = subprocess.Popen(  # noqa: S603
+        [tools / "secea", "audit"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
+    _wait_for_work(process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "secea: interrupted\n")
+
+
 WATCH = """
 import atexit, os, signal, sys
 
