@@ -162,7 +162,7 @@ def report(runs: tuple[Path, ...], out: Path | None, opened: bool, as_json: bool
     Examples:
       secea report runs/umls                             writes runs/umls/report.html
       secea report runs/umls --open                      and shows it
-      secea report runs/umls-seed-* --out umls.html      seeds of one configuration, in folders of their own
+      secea report runs/umls-seed-* --out umls.html      seeds of one configuration
       secea report runs/transe runs/rotate --out two.html
     """  # noqa: D301
     from secea.report import write

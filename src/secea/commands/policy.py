@@ -59,7 +59,7 @@ def chapters(
             "What it costs",
             "Bytes are exact, for a union of the largest size. Times are estimates: of the machine on which this page"
             f" was made, and a network of {found['mbit']:g} Mbit/s.",
-            tuple(_costs(found)),
+            (Line("is it practical?", (found["verdict"]["sentence"], *found["verdict"]["instead"])), *_costs(found)),
         ),
         Chapter("The policy, line by line", f"As in {path.name}.", tuple(_policy(session))),
         Chapter("What you agree to", "", (
