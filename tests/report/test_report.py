@@ -109,7 +109,8 @@ def test_seeds_of_one_configuration_are_taken_together_and_others_stand_beside_t
     assert headline_of(page_of(*seeds)) == "Sharing gains 36 % (3 seeds, \N{PLUS-MINUS SIGN}36 %)."
     assert "0.600 to 0.740" in words
     together = words_of(*seeds, other, out=tmp_path / "all.html")
-    assert "Sharing: transe gains 36 %; rotate gains 22 %." in together
+    assert "Sharing gains 36 % (transe); gains 22 % (rotate)." in together
+    assert "2 0.5000 0.7400 +0.2400 mean 0.5000 0.6800 +0.1800 \N{PLUS-MINUS SIGN} 0.1791" in words
     assert "clients 8 12" in together, "whatever else differs stands below"
     same_model = [make_run(tmp_path / f"lr {lr}", lr=lr, dp={"epsilon": 1 / lr}) for lr in (0.5, 0.25)]
     labels = [group.label for group in grouped([read(folder) for folder in same_model])]

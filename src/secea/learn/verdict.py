@@ -90,8 +90,8 @@ class Verdict:
     detail: str = ""
     much: str = ""
     """The size of the difference, as it stands in the headline."""
-    short: str = "no verdict"
-    """What sharing does, in a few words, for a table."""
+    short: str = "has no verdict"
+    """What sharing does, in a few words that begin with a verb: for a table, or a list."""
     warnings: tuple[str, ...] = ()
     measured: bool = True
     """Whether any method has a number."""
@@ -198,8 +198,8 @@ def _compared(
         round=min((each.round for each in pairs if each.round is not None), default=None),
     )  # fmt: skip
     much = amount(about.metric, gain, base)
-    said = {"gain": f"gains {much}", "loss": f"does not help: {much} worse", "same": "changes nothing"}
-    short = said.get(found.outcome, f"no difference to tell from chance ({_signed(found, much)})")
+    said = {"gain": f"gains {much}", "loss": f"does not help, {much} worse", "same": "changes nothing"}
+    short = said.get(found.outcome, f"makes no difference to tell from chance, {_signed(found, much)}")
     headline, detail = _headline(found, about, much, base), _detail(found, about, pairs, left_out)
     return replace(found, headline=headline, detail=detail, much=much, short=short)
 

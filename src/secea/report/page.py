@@ -12,11 +12,11 @@ from secea.learn.verdict import Verdict
 from secea.report import charts
 from secea.report.blocks import section, table
 from secea.report.charts import Line, for_widths
-from secea.report.figures import DASH, GAP, number, percent, score, seconds, size, three_figures
+from secea.report.figures import DASH, number, percent, score, seconds, size, three_figures
 from secea.report.markup import Content, Markup, tag, text
 from secea.report.runs import Group, Spread, as_object, differing, shown
 from secea.report.sections import SLOTS, lines, method_name, sections, spread
-from secea.report.verdicts import verdict_of
+from secea.report.verdicts import evidence, typeset, verdict_of
 
 MOST_NAMED: Final = 4
 """Configurations in the headline of a comparison."""
@@ -59,14 +59,10 @@ def _subject(group: Group) -> str:
     return " · ".join(str(word) for word in words if word)
 
 
-def headline(found: Verdict) -> Markup:
-    """What sharing does, in a sentence; the size of it stands out."""
-    before, much, after = _typeset(found.headline).partition(_typeset(found.much) or "\0")
+def marked(words: str, found: Verdict) -> Markup:
+    """Words about what sharing does, in which the size of it stands out."""
+    before, much, after = typeset(words).partition(typeset(found.much) or "\0")
     return text([before, tag("b", much) if much else None, after])
-
-
-def _typeset(words: str) -> str:
-    return words.replace("+-", "\N{PLUS-MINUS SIGN}").replace(" %", f"{GAP}%")
 
 
 def _detail(group: Group, found: Verdict) -> str:
@@ -75,7 +71,7 @@ def _detail(group: Group, found: Verdict) -> str:
     said = [found.detail or _reached(group)]
     if "secea" in group.methods and cost:
         said.append(f"Protection costs {percent(cost.mean)} of training time.")
-    return _typeset(" ".join(filter(None, said)))
+    return typeset(" ".join(filter(None, said)))
 
 
 def _reached(group: Group) -> str:
@@ -99,10 +95,11 @@ def _header(group: Group, level: str) -> Markup:
         "header",
         eyebrow,
         tag("div", alarms, class_="note", role="alert") if alarms else None,
-        tag(level, headline(found), class_=None if level == "h1" else "sentence"),
+        tag(level, marked(found.headline, found), class_=None if level == "h1" else "sentence"),
         tag("p", _detail(group, found), class_="sentence" if level == "h1" else "lead"),
         tag("div", notes, class_="note", role="note") if notes else None,
         _tiles(group, found),
+        evidence(group, found),
     )
 
 
@@ -110,7 +107,7 @@ def _tiles(group: Group, found: Verdict) -> Markup | None:
     sign = 1 if group.first.higher else -1
     tiles: list[tuple[str, str]] = []
     if found.alone is not None and found.shared is not None and found.gain is not None:
-        relative = "" if found.relative is None else f", {abs(found.relative) * 100:.0f} %"
+        relative = "" if found.relative is None else f", {found.much}"
         word = "the same" if not found.gain else f"{'better' if found.gain > 0 else 'worse'}{relative}"
         shown = f"{found.shared - found.alone:+.3f}".replace("-", "\N{MINUS SIGN}")
         tiles.append((shown, f"{metric_name(found.metric)} against training alone ({word})"))
@@ -160,7 +157,7 @@ def _side_by_side(groups: Sequence[Group], *, same: bool) -> Markup:
     for method in methods:
         named = method_name(groups[0], method) if method in SLOTS else method
         rows.append([named, *(spread(group.final(method, group.first.metric)) for group in groups)])
-    rows.append(["sharing", *(_typeset(verdict_of(group).short) for group in groups)])
+    rows.append(["sharing", *(typeset(verdict_of(group).short) for group in groups)])
     sums = [sum(group.traffic(setup=False).values()) or None for group in groups]
     rows.append(["protection, of training time", *(percent(_cost(group)) for group in groups)])
     rows.append(["bytes of a round, all parties", *map(size, sums)])
@@ -219,9 +216,10 @@ def _small_multiples(groups: Sequence[Group], *, same: bool) -> list[Markup]:
 
 def _outcomes(groups: Sequence[Group]) -> Markup:
     """What sharing does in each of the configurations."""
-    said: list[Content] = ["Sharing: "]
+    said: list[Content] = ["Sharing "]
     for group in groups[:MOST_NAMED]:
-        said += ["; " if len(said) > 1 else "", group.label, " ", tag("b", _typeset(verdict_of(group).short))]
+        found = verdict_of(group)
+        said += ["; " if len(said) > 1 else "", marked(found.short, found), f" ({group.label})"]
     more = len(groups) - MOST_NAMED
     return text([*said, f"; and {more} more." if more > 0 else "."])
 

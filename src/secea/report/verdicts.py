@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from secea.learn.verdict import ALONE, SHARED, About, Seen, Verdict, judged, nobody
+from secea.report.blocks import table
+from secea.report.figures import GAP
+from secea.report.markup import Content, Markup, tag
 from secea.report.runs import Group, Run
 
 
@@ -40,3 +43,31 @@ def _reached(run: Run) -> int:
     """The last round in which `local`, and what it is compared with, were both evaluated; 0 if there is none."""
     curves = {method: set(run.curve(method, run.metric)) for method in (ALONE, *SHARED)}
     return next((max(both) for method in SHARED if (both := curves[ALONE] & curves[method])), 0)
+
+
+def typeset(words: str) -> str:
+    """As a page writes what a terminal has to spell."""
+    return words.replace("+-", "\N{PLUS-MINUS SIGN}").replace(" %", f"{GAP}%")
+
+
+def evidence(group: Group, found: Verdict) -> Markup | None:
+    """The differences by seed, and how their margin follows; nothing for one seed, whose numbers stand above."""
+    if found.margin is None or found.gain is None:
+        return None
+    ends = {str(each.seed): each.finals for each in map(seen, group.runs)}
+    rows: list[list[Content]] = [
+        [seed, *(f"{ends[seed][method]:.4f}" for method in (ALONE, found.method)), _signed(gain)]
+        for seed, gain in found.by_seed.items()
+    ]
+    mean = f"{_signed(found.gain)} \N{PLUS-MINUS SIGN} {found.margin:.4f}"
+    rows.append(["mean", f"{found.alone:.4f}", f"{found.shared:.4f}", mean])
+    how = (
+        "After the +- stands half of the 95 % interval of the mean, by Student's t over"
+        f" {len(found.seeds)} seeds. What lies within it may be chance."
+    )
+    listed = table(["seed", ALONE, found.method, "gain"], rows)
+    return tag("details", tag("summary", "What this rests on: the gain, seed by seed"), tag("p", typeset(how)), listed)
+
+
+def _signed(gain: float) -> str:
+    return f"{gain:+.4f}".replace("-", "\N{MINUS SIGN}")
