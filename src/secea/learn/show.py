@@ -84,7 +84,7 @@ def _verdict(found: dict[str, Any], console: Console) -> None:
 def _rows(method: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
     """A method's metrics; of several seeds the means, and below them the lowest and the highest."""
     if any(isinstance(value, dict) for value in values):
-        for head, which in ((method, "mean"), ("  lowest", "low"), ("  highest", "high")):
+        for head, which in ((method, "mean"), ("lowest", "low"), ("highest", "high")):
             yield head, [_cell(value and value[which]) for value in values]
     else:
         yield method, [*map(_cell, values)]
