@@ -16,7 +16,7 @@ from planned import SHAPES, shaped
 from secea.cli import main
 from secea.commands import estimate
 from secea.commands.estimate import Line, Machine, timed
-from secea.commands.plan import duration, size
+from secea.commands.fits import duration, size
 from secea.forms.costs import round_costs, setup_costs
 from secea.params import Params
 

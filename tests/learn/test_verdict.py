@@ -17,7 +17,12 @@ ERRORS = replace(ABOUT, metric="rmse", higher=False)
 
 
 def one(seed: int = 0, *, round: int | None = None, **finals: float) -> Seen:
-    """A seed whose three clients lie below, at and above the metric of all."""
+    """A seed with these metrics in the end, or in a round."""
+    return gave(finals, seed, round)
+
+
+def gave(finals: dict[str, float], seed: int = 0, round: int | None = None) -> Seen:
+    """Three clients lie below, at and above the metric of all."""
     clients = {method: {"a": value - 0.01, "b": value, "c": value + 0.01} for method, value in finals.items() if value}
     return Seen(seed, finals, clients, round)
 
@@ -50,7 +55,8 @@ def test_an_interval_holds_the_truth_in_19_of_20_cases(count: int, seed: int) ->
 def test_differences_are_taken_seed_by_seed() -> None:
     """Seeds that differ much among themselves, and all of which gain the same, leave no doubt."""
     found = several([0.2, 0.5, 0.8], [0.25, 0.551, 0.849])
-    assert (found.outcome, found.gain) == ("gain", pytest.approx(0.05))
+    assert found.outcome == "gain"
+    assert found.gain == pytest.approx(0.05)
     assert found.margin == pytest.approx(STUDENT[1] * 0.001 / 3**0.5)
     assert found.headline == "Sharing gains 10 % (3 seeds, +-0.5 %)."
     assert found.by_seed == pytest.approx({"0": 0.05, "1": 0.051, "2": 0.049})
@@ -67,7 +73,8 @@ def test_what_lies_within_the_interval_is_called_chance() -> None:
 def test_one_seed_says_that_it_is_one() -> None:
     found = several([0.5], [0.58])
     assert found.headline == "Sharing gains 16 % (one seed; --seeds 3 tells chance from gain)."
-    assert (found.margin, found.relative) == (None, pytest.approx(0.16))
+    assert found.margin is None
+    assert found.relative == pytest.approx(0.16)
 
 
 def test_the_same_seed_twice_is_one_seed() -> None:
@@ -79,7 +86,8 @@ def test_the_same_seed_twice_is_one_seed() -> None:
 @pytest.mark.parametrize(("about", "shared"), [(ABOUT, [0.49, 0.491, 0.489]), (ERRORS, [0.51, 0.509, 0.511])])
 def test_a_loss_is_said_to_be_one_whichever_way_the_metric_goes(about: About, shared: Sequence[float]) -> None:
     found = several([0.5, 0.5, 0.5], shared, about)
-    assert (found.outcome, found.gain) == ("loss", pytest.approx(-0.01))
+    assert found.outcome == "loss"
+    assert found.gain == pytest.approx(-0.01)
     assert found.headline.startswith("Sharing did not help here: 2.0 % worse (3 seeds, +-")
     assert ("lower is better" in found.detail) == (about is ERRORS)
     assert several([0.5] * 3, [1 - each for each in shared], about).outcome == "gain"
@@ -138,7 +146,7 @@ def test_pooled_data_is_a_number_beside_the_verdict() -> None:
     ],
 )
 def test_methods_that_are_missing_are_named(methods: tuple[str, ...], says: str) -> None:
-    found = judged(replace(ABOUT, methods=methods), [one(**dict.fromkeys(methods, 0.5))])
+    found = judged(replace(ABOUT, methods=methods), [gave(dict.fromkeys(methods, 0.5))])
     assert (found.outcome, found.measured) == ("none", True)
     assert says in found.headline
 
@@ -193,7 +201,7 @@ def test_secea_and_plain_that_differ_are_the_first_thing_to_be_said() -> None:
     ],
 )
 def test_what_training_makes_of_the_resolution_is_no_alarm(about: About, finals: dict[str, float]) -> None:
-    assert judged(about, [one(local=0.5, **finals)]).warnings == ()
+    assert judged(about, [gave({"local": 0.5, **finals})]).warnings == ()
 
 
 def test_weights_and_shared_noise_may_set_secea_and_plain_apart() -> None:

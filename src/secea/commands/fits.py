@@ -101,7 +101,7 @@ def judged(found: Costs, limits: Limits, changes: Callable[[], Iterator[tuple[st
     every = measures(limits, found)
     beyond = [each for each in every if not each.within(found)]
     tried = list(changes()) if beyond else []
-    reasons = []
+    reasons: list[dict[str, Any]] = []
     for each in beyond:
         value = each.of(found)
         others = [(change, each.of(cost)) for change, cost in tried if each.of(cost) <= WORTH * value]

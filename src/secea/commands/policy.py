@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from secea.commands.plan import duration, size
+from secea.commands.fits import duration, size
 from secea.engines import files
 from secea.engines.agreement import ABOUT, written
 from secea.errors import ParamsError

@@ -62,7 +62,7 @@ def _resumed(folder: Path) -> Any:
     return Seeds.resume(folder) if (folder / SEEDS).exists() else Run.resume(folder)
 
 
-class _Several(click.ParamType):
+class _Several(click.ParamType[tuple[int, ...]]):
     """A number of seeds, or seeds with commas between them."""
 
     name = "seeds"

@@ -231,14 +231,11 @@ def _clients(about: About, pairs: Sequence[Seen], method: str) -> Clients:
     means = {name: (fmean(a for a, _ in both_), fmean(b for _, b in both_)) for name, both_ in values.items()}
     gains = {name: (b - a) * (1 if about.higher else -1) for name, (a, b) in sorted(means.items())}
     lost = min(gains, key=lambda name: gains[name], default=None)
-    counts = {
-        "gain": sum(each > 0 for each in gains.values()),
-        "lose": sum(each < 0 for each in gains.values()),
-        "same": sum(each == 0 for each in gains.values()),
-    }
+    signs = [(each > 0) - (each < 0) for each in gains.values()]
+    counts = Clients(signs.count(1), signs.count(-1), signs.count(0))
     if lost is None or gains[lost] >= 0:
-        return Clients(**counts)
-    return Clients(**counts, most_lost=lost, alone=means[lost][0], shared=means[lost][1])
+        return counts
+    return replace(counts, most_lost=lost, alone=means[lost][0], shared=means[lost][1])
 
 
 def _warnings(about: About, seen: Sequence[Seen]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
@@ -18,6 +19,7 @@ from secea.report.runs import Group, Spread, as_object, differing, shown
 from secea.report.sections import SLOTS, lines, method_name, sections, spread
 from secea.report.verdicts import evidence, typeset, verdict_of
 
+OPTION: Final = "--seeds 3"
 MOST_NAMED: Final = 4
 """Configurations in the headline of a comparison."""
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -60,9 +62,11 @@ def _subject(group: Group) -> str:
 
 
 def marked(words: str, found: Verdict) -> Markup:
-    """Words about what sharing does, in which the size of it stands out."""
-    before, much, after = typeset(words).partition(typeset(found.much) or "\0")
-    return text([before, tag("b", much) if much else None, after])
+    """Words about what sharing does, in which the size of a gain or a loss stands out, and options stay in one line."""
+    much = typeset(found.much) if found.outcome in ("gain", "loss") else ""
+    kinds = {much: tag("b", much), OPTION: tag("span", OPTION, class_="whole")}
+    parts = re.split(f"({'|'.join(re.escape(each) for each in kinds if each)})", typeset(words))
+    return text([kinds.get(part, part) for part in parts if part])
 
 
 def _detail(group: Group, found: Verdict) -> str:
