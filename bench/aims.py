@@ -159,15 +159,16 @@ def verdict(run: Run) -> list[str]:
     missed = [f"{each.aim.short} ({each.measured}, aim {each.aim.aim})" for each in known if not each.met]
     later = [each.aim.short for each in found if each.met is None]
     return [
-        f"A round takes {times(SECEA, SECAGG)} of the CPU time of Flower's SecAgg+ with T=2, "
-        f"{times(EVERYBODY, SECAGG)} with T=9, {times(DROPOUTS, SECAGG)} with D=1; "
-        f"and {times(SECEA, SECAGG, 'wall')} of its time on the wall.",
-        f"Over SecAgg+ with AES masks it is {times(SECEA, AES)}, {times(EVERYBODY, AES)} and {times(DROPOUTS, AES)}; "
-        f"over CKKS {times(SECEA, CKKS)}; over plain averaging {times(SECEA, PLAIN)}.",
-        f"It sends {times(SECEA, SECAGG, 'bytes')} times the bytes of SecAgg+, and {times(SECEA, LEAN, 'bytes')} times "
-        "those of SecAgg+ with float32 back.",
-        f"It takes {times(SECEA, LIMIT)} times the CPU time of the limit: AES once over all key streams, and a copy, a "
-        "seal and an open of all bytes that move.",
+        f"CPU time of a protected round, where that of Flower's SecAgg+ is 1: {times(SECEA, SECAGG)} if 2 of 10 "
+        f"clients may conspire with the server, {times(EVERYBODY, SECAGG)} if all 9 others may, "
+        f"{times(DROPOUTS, SECAGG)} if one may drop out. Elapsed time: {times(SECEA, SECAGG, 'wall')}.",
+        f"Where SecAgg+ with AES masks, which is faster, is 1: {times(SECEA, AES)}, {times(EVERYBODY, AES)} and "
+        f"{times(DROPOUTS, AES)}. Where homomorphic encryption (CKKS) is 1: {times(SECEA, CKKS)}. Where averaging "
+        f"without any protection is 1: {times(SECEA, PLAIN)}.",
+        f"Bytes of a round: {times(SECEA, SECAGG, 'bytes')} times those of SecAgg+, and "
+        f"{times(SECEA, LEAN, 'bytes')} times those of a SecAgg+ that sends float32 back.",
+        "CPU time beside what cannot be avoided (AES for all masks; a copy, a seal and an open of all bytes that "
+        f"move): {times(SECEA, LIMIT)} times.",
         f"{len(known) - len(missed)} of {len(known)} aims are met. Missed: {_listed(missed)}. "
         f"Not measured: {_listed(later)}.",
     ]

@@ -149,10 +149,11 @@ def _certify(path: Path, findings: Sequence[Finding], thorough: bool, seconds: f
 def report(runs: tuple[Path, ...], out: Path | None, opened: bool, as_json: bool) -> None:
     """Write one page about one run or several: what came out, and what it cost.
 
-    RUN is a folder that `secea train` wrote, finished or not. The page has the learning curves of the methods, the
-    final table, where the time of a round went, bytes by phase, how many clients own how many entities, and a picture
-    of the embeddings. It is a single file that loads nothing and runs no script. It names entities and paths of the
-    run, so show it only to people who may see the data.
+    RUN is a folder that `secea train` wrote, finished or not, of one seed or of several. The page begins with what
+    sharing gains or costs. It has the learning curves of the methods, the final table, where the time of a round went,
+    bytes by phase, how many clients own how many entities, and a picture of the embeddings. It is a single file that
+    loads nothing and runs no script. It names entities and paths of the run, so show it only to people who may see the
+    data.
 
     Runs that differ only in their seeds are taken together, as means with the lowest and the highest. Runs that differ
     in anything else are shown side by side.
@@ -165,10 +166,13 @@ def report(runs: tuple[Path, ...], out: Path | None, opened: bool, as_json: bool
       secea report runs/transe runs/rotate --out two.html
     """  # noqa: D301
     from secea.report import write
+    from secea.report.verdicts import verdict_of
 
     path, groups = write(runs, out)
     if as_json:
-        shell.echo_json({"page": str(path), "runs": [[str(run.folder) for run in group.runs] for group in groups]})
+        listed = [[str(run.folder) for run in group.runs] for group in groups]
+        verdicts = [verdict_of(group).to_json() for group in groups]
+        shell.echo_json({"page": str(path), "runs": listed, "verdicts": verdicts})
     else:
         click.echo(f"wrote {path}")
     if opened:

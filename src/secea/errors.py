@@ -56,6 +56,10 @@ class DataError(SecEAError, ValueError):
     """Data, or the folder of a run, that cannot be used. The text names the file, and the line if there is one."""
 
 
+class NothingMeasured(SecEAError):
+    """A run came to its end, and nobody had anything to test its embeddings on."""
+
+
 class MissingExtra(SecEAError, ImportError):
     """Libraries for a part of the package are not installed. The text says what to install."""
 

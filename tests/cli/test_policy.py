@@ -84,6 +84,14 @@ def test_json_has_the_plan_the_fingerprints_and_every_sentence(tmp_path: Path) -
     assert found["options_cost"][-1]["round_bytes"] == found["round_bytes"]
 
 
+def test_the_page_says_whether_it_is_practical_within_the_limits(tmp_path: Path) -> None:
+    ran = " ".join(run(tmp_path, session()).output.split())
+    assert "is it practical? Fits: a round takes 3.0 s (limit 10 min)" in ran
+    found = json.loads(run(tmp_path, session(), "--round-minutes", "0.01", "--json").stdout)
+    assert found["verdict"]["sentence"] == "Not practical, because a round takes 3.0 s (limit 0.6 s)."
+    assert found["verdict"]["sentence"] in json.dumps(found["page"])
+
+
 def test_json_files_have_the_same_page(tmp_path: Path) -> None:
     chosen = session()
     first = json.loads(run(tmp_path, chosen, "--json").stdout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from browser import Browser
-from made_up import ENDS, make_run
+from made_up import ENDS, make_run, write_json
 from secea.audit import Finding
 from secea.audit.installation import installation
 from secea.audit.report import TITLES
@@ -59,9 +61,23 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
+KINDS = (
+    "one run", "three seeds", "several runs", "options", "hostile names", "unfinished", "worse, and an alarm",
+    "untested",
+)  # fmt: skip
+
+
+def changed(run: Path, **values: float | None) -> None:
+    """Other final values of the main metric, or none at all."""
+    result = json.loads((run / "result.json").read_text())
+    for method, value in values.items():
+        result["methods"][method]["mrr"] = value
+    write_json(run / "result.json", result)
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run; several seeds and another model; options; a run with names and settings that mean harm."""
+    """One run; several seeds, and another model; options; names and settings that mean harm; what went wrong."""
     folder = tmp_path_factory.mktemp("runs")
     seeds = [make_run(folder / f"seed {seed}", seed=seed) for seed in range(3)]
     other = make_run(folder / "rotate", model="rotate", shift=0.05, clients=40, rounds=300)
@@ -70,8 +86,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hostile = make_run(
         folder / "hostile", names=[f"{HOSTILE} {i}" for i in range(135)], data=HOSTILE, methods=("secea", HOSTILE)
     )
+    worse, untested = make_run(folder / "worse"), make_run(folder / "untested")
+    changed(worse, local=0.65, secea=0.6, plain=0.7)
+    changed(untested, **dict.fromkeys(ENDS))
+    log = untested / "metrics.jsonl"
+    log.write_text(re.sub(r'"metrics": {.*?}, "clients": {.*?}}', '"metrics": {}, "clients": {}', log.read_text()))
     return {
+        "worse, and an alarm": write([worse])[0],
+        "untested": write([untested])[0],
         "one run": write(seeds[:1])[0],
+        "three seeds": write(seeds, folder / "seeds.html")[0],
         "several runs": write([*seeds, other], folder / "several.html")[0],
         "options": write([seeds[0], asked], folder / "options.html")[0],
         "hostile names": write([hostile])[0],
@@ -79,7 +103,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("kind", ["one run", "several runs", "options", "hostile names", "unfinished"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (800, True), (390, False), (320, True)])
 def test_a_page_is_all_in_the_window_and_nothing_overlaps(
     browser: Browser, pages: dict[str, Path], kind: str, width: int, dark: bool
@@ -90,7 +114,7 @@ def test_a_page_is_all_in_the_window_and_nothing_overlaps(
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.ask(OUTSIDE) == []
     assert browser.ask(OVERLAPS) == []
-    assert browser.ask(SHOWN) >= 9
+    assert browser.ask(SHOWN) >= (4 if kind == "untested" else 9)
     paper = browser.ask("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 22, 26)" if dark else "rgb(251, 250, 247)")
 
@@ -188,7 +212,7 @@ def test_the_visible_text_has_the_final_numbers_and_every_section(browser: Brows
     for method in ENDS:
         assert method in seen
     table = browser.ask("[...document.querySelectorAll('tbody tr')].map(row => row.innerText).join('|')")
-    finals = browser.ask("document.querySelector('h1').innerText")
+    finals = browser.ask("document.querySelector('header').innerText")
     for method in ("secea", "local", "central"):
         value = next(row.split("\t")[1] for row in table.split("|") if row.startswith(f"{method}\n"))
         assert value in finals

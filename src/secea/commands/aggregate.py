@@ -214,7 +214,7 @@ def _steps(total: int) -> Iterator[Step]:
 def _show(result: dict[str, Any]) -> None:
     from rich.table import Table as Grid
 
-    from secea.commands.plan import size
+    from secea.commands.fits import size
 
     grid = Grid(box=None, pad_edge=False)
     for column in ("client", "table", "entities", "means"):

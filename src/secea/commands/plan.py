@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
-from secea.commands import shell
-from secea.errors import ParamsError
+from secea.commands import fits, shell
+from secea.commands.costs import costs, options, others
+from secea.commands.fits import duration, size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secea.commands.estimate import Machine
     from secea.params import Params
     from secea.party.form import Form
 
-FAR: Final = {"clients": 50, "entities": 10_000_000}
-"""A size that no single machine holds."""
+ABOVE_ZERO: Final = click.FloatRange(min=0, min_open=True)
 FLOAT_BYTES: Final = 4
 """The bytes of a float32."""
 
@@ -74,16 +72,33 @@ FLOAT_BYTES: Final = 4
 )  # fmt: skip
 @click.option("--key-bits", metavar="N", default=3072, show_default=True, help="Form paillier: bits of the modulus.")
 @click.option(
-    "--mbit", metavar="X", default=1000.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
+    "--mbit", metavar="X", default=1000.0, show_default=True, type=ABOVE_ZERO,
     help="Megabits a second that each party's network carries, both ways together.",
 )  # fmt: skip
+@click.option(
+    "--round-minutes", metavar="X", default=fits.ROUND_MINUTES, show_default=True, type=ABOVE_ZERO,
+    help="It fits if a round takes no longer.",
+)  # fmt: skip
+@click.option(
+    "--setup-hours", metavar="X", default=fits.SETUP_HOURS, show_default=True, type=ABOVE_ZERO,
+    help="It fits if the set-up takes no longer.",
+)  # fmt: skip
+@click.option(
+    "--memory", metavar="GB", type=ABOVE_ZERO, help="It fits if no party needs more memory.  [what this machine has]"
+)
+@click.option(
+    "--more", is_flag=True, help="Also other choices of T and drop-outs, a large federation, and how numbers are coded."
+)
 @shell.json_option
 @click.pass_context
 def plan(
     ctx: click.Context, /, policy: Path | None, html: Path | None, clip: float | None, delta: float, mbit: float,
-    as_json: bool, **given: Any,
+    round_minutes: float, setup_hours: float, memory: float | None, more: bool, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
-    """What a federation would cost, and whom its clients have to trust, before anybody sets it up.
+    """Whether a federation fits, what it costs, and whom its clients have to trust, before anybody sets it up.
+
+    It fits if a round, the set-up and the memory of every party stay within limits: 10 minutes, a day, and what this
+    machine has, unless you say otherwise. If it does not, the first line says why, and the second what would change it.
 
     Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates: samples of what
     the parties do are timed on this machine, for a second or two, and the plan counts how often each of them comes.
@@ -97,13 +112,19 @@ def plan(
       secea plan --clients 10 --entities 14541 --per-client 8600 --dim 128
       secea plan --clients 5 --entities 1000000 --per-client 200000 --dim 64 --dropouts 1 --mbit 100
       secea plan --clients 5 --entities 1000 --dim 32 --min-owners 3 --json
+      secea plan --clients 50 --entities 2000000 --dim 64 --round-minutes 60 --memory 8
       secea plan --policy federation.toml                         who learns what, on one page
       secea plan --policy federation.toml --html policy.html      the same to print and sign
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
+    limits = fits.Limits(
+        round_minutes * 60, setup_hours * 3600, fits.machine_memory() if memory is None else memory * 1e9
+    )
     if policy is not None:
+        if more:
+            raise click.UsageError("--more is not for a policy: leave it out")
         if also := [name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
             raise click.UsageError(f"--policy says it all: leave out --{also[0].replace('_', '-')}")
-        _policy(policy, html, mbit, as_json, None if clip is None else (clip, delta))
+        _policy(policy, html, mbit, limits, as_json, None if clip is None else (clip, delta))
         return
     if html is not None or clip is not None:
         name = "--clip" if html is None else "--html"
@@ -111,16 +132,17 @@ def plan(
     for name in ("clients", "entities", "dim"):
         if given[name] is None:
             raise click.UsageError(f"--{name} is missing; or give a federation file with --policy")
-    result = _planned(mbit, **given)
+    result = _planned(mbit, limits, more=more or as_json, **given)
     if as_json:
         shell.echo_json(result)
     else:
-        _show(result, shell.console())
+        _show(result, shell.console(), more=more)
 
 
 def _planned(
-    mbit: float, *, entities: int, per_client: int | None, form: str, queries: str | None, **params: Any
-) -> dict[str, Any]:
+    mbit: float, limits: fits.Limits, *, more: bool, entities: int, per_client: int | None, form: str,
+    queries: str | None, **params: Any,
+) -> dict[str, Any]:  # fmt: skip
     own = entities if per_client is None else per_client
     if not own <= entities <= params["clients"] * own:
         raise click.UsageError(
@@ -132,17 +154,19 @@ def _planned(
     chosen = form_of(form, queries=queries)
     settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
     with shell.working("measuring this machine"):
-        return report(settings, chosen, mbit)
+        return report(settings, chosen, mbit, limits, more=more)
 
 
-def _policy(path: Path, html: Path | None, mbit: float, as_json: bool, clip: tuple[float, float] | None) -> None:
+def _policy(
+    path: Path, html: Path | None, mbit: float, limits: fits.Limits, as_json: bool, clip: tuple[float, float] | None
+) -> None:
     """Say what a federation file means."""
     from secea.commands import policy
     from secea.engines.files import read_session
 
     session = read_session(path)
     with shell.working("measuring this machine"):
-        found = report(session.params, session.form, mbit)
+        found = report(session.params, session.form, mbit, limits, more=as_json)
     told = policy.chapters(session, found, path, clip)
     if html is not None:
         policy.write(session, told, html)
@@ -154,158 +178,46 @@ def _policy(path: Path, html: Path | None, mbit: float, as_json: bool, clip: tup
         policy.show(session, told, shell.console())
 
 
-def report(params: Params, form: Form, mbit: float) -> dict[str, Any]:
-    """Everything: the fields of `secea.plan`, and what is made of them."""
+def report(
+    params: Params, form: Form, mbit: float, limits: fits.Limits | None = None, *, more: bool = False
+) -> dict[str, Any]:
+    """Whether it fits; the fields of `secea.plan`, and what is made of them; with `more`, other federations too."""
     from secea.commands.estimate import Machine
 
     machine = Machine()
-    found = _costs(params, form, machine, mbit)
-    return {
+    found = {
         "params": asdict(params) | {"resolution": params.resolution},
         "form": form.name,
         "options": asdict(form),  # type: ignore[call-overload]  # every form is a dataclass
         "mbit": mbit,
-        **found,
+        **costs(params, form, machine, mbit),
         "unprotected_round_bytes": 2 * params.N * (params.max_entities or 0) * params.dim * FLOAT_BYTES,
         "accuracy": form.disclosure(params).accuracy,
-        "options_cost": list(_options(params, form, machine, mbit)),
-        "choices": [row for each in _choices(params, form) if (row := _brief(each, form, machine, mbit))],
-        "projection": _projection(params, form, machine, mbit),
+        "options_cost": list(options(params, form, machine, mbit)),
+        **(others(params, form, machine, mbit) if more else {}),
         "cores": machine.cores,
     }
-
-
-def _costs(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any]:
-    """Bytes, seconds and memory of one federation."""
-    from secea.plan import plan as planned
-
-    assert params.max_union is not None
-    M, N = params.max_union, params.N
-    cost = planned(params, entities=M, form=form)
-    seconds = machine.seconds(params, M, form)
-    phases: dict[str, Any] = {}
-    for phase, whole in (("setup", cost.setup_bytes), ("round", cost.round_bytes)):
-        up, down = cost.sent_by_clients[phase], whole - cost.sent_by_clients[phase]
-        parties = {"client": (up // N, down // N), "server": (down, up)}
-        phases[phase] = {
-            party: {
-                "sent": sent, "received": received, "cpu_seconds": seconds[phase][party],
-                "network_seconds": (sent + received) * 8 / mbit / 1e6,
-            }
-            for party, (sent, received) in parties.items()
-        }  # fmt: skip
-        client, server = phases[phase]["client"], phases[phase]["server"]
-        phases[phase]["seconds"] = client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
-        clients = N * client["cpu_seconds"]
-        phases[phase]["one_process"] = {
-            "cpu_seconds": clients + server["cpu_seconds"],
-            "seconds": clients / min(N, machine.cores) + server["cpu_seconds"],
-        }
-    return asdict(cost) | {"phases": phases, "memory": _memory(params, form)}
-
-
-def _memory(params: Params, form: Form) -> dict[str, int]:
-    """Bytes. A party of a deployment holds what it keeps, and the messages of a phase; rows in the making are small.
-
-    In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
-    """
-    assert params.max_union is not None
-    held = form.memory(params, params.max_union)
-    one = held["together"] + BASE_BYTES
-    return {"client_keeps": held["kept"], "client": held["client"], "server": held["server"], "one_process": one}
-
-
-BASE_BYTES: Final = 60_000_000
-"""The memory of Python, numpy and this package."""
-
-
-def _choices(params: Params, form: Form) -> Iterator[Params]:
-    """Other values of T and of drop-outs around the chosen ones."""
-    for dropouts in sorted({0, 1, params.dropouts}):
-        with suppress(ParamsError):  # skip values that are too large for so few clients
-            most = form.checked(replace(params, collusion=None, dropouts=dropouts)).T
-            own = {params.T} if dropouts == params.dropouts else {min(params.T, most)}
-            for collusion in sorted({1, most} | own):
-                yield replace(params, collusion=collusion, dropouts=dropouts)
-
-
-def _options(params: Params, form: Form, machine: Machine, mbit: float) -> Iterator[dict[str, Any]]:
-    """What minimum owners, weights and so on cost: without any, with each alone, with all. Nothing if none is used."""
-    used = {name: getattr(params, name) for name in params.options}
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(params) if each.name in used}
-    plain = replace(params, **defaults)
-    alone = [{name: value} for name, value in used.items()] if len(used) > 1 else []
-    for some in [{}, *alone, used] if used else []:
-        if row := _brief(replace(plain, **some), form, machine, mbit):
-            yield {"options": some} | row
-
-
-def _brief(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
-    """One line of a table; None where precision and security leave no room for it."""
-    try:
-        cost = _costs(params, form, machine, mbit)
-    except ParamsError:
-        return None
-    return {
-        "clients": params.N, "entities": params.max_union, "per_client": params.max_entities,
-        "collusion": params.T, "dropouts": params.dropouts, "primes": cost["primes"],
-        "setup_bytes": cost["setup_bytes"], "round_bytes": cost["round_bytes"],
-        "client_sends_in_setup": cost["phases"]["setup"]["client"]["sent"],
-        "client_sends_in_round": cost["phases"]["round"]["client"]["sent"],
-        "setup_seconds": cost["phases"]["setup"]["seconds"], "round_seconds": cost["phases"]["round"]["seconds"],
-        "client_memory": cost["memory"]["client"],
-    }  # fmt: skip
-
-
-def _projection(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
-    """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
-    assert params.max_entities is not None
-    assert params.max_union is not None
-    clients, entities = FAR["clients"], FAR["entities"]
-    own = max(-(-entities // clients), entities * params.max_entities // params.max_union)
-    collusion = clients - 1 if params.T == params.N - 1 else max(1, params.T * clients // params.N)
-    try:
-        far = replace(
-            params, clients=clients, max_union=entities, max_entities=own,
-            collusion=collusion, dropouts=params.dropouts * clients // params.N,
-        )  # fmt: skip
-    except ParamsError:  # such weights need more precision with so many clients
-        return None
-    return _brief(far, form, machine, mbit)
+    verdict = fits.judged(found, limits or fits.Limits(), lambda: fits.changes(params, form, machine, mbit))
+    return {"verdict": verdict, **found}
 
 
 # ------------------------------------------------------------------------------------------------------------- showing
 
 
-def size(count: float) -> str:
-    """Bytes, as people read them."""
-    for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.{0 if count >= 100 * factor else 1}f} {unit}"
-    return f"{count:.0f} B"
-
-
-def duration(seconds: float) -> str:
-    """Seconds, as people read them: two digits, since it is an estimate."""
-    for unit, factor in (("years", 365.25 * 86400), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * factor:
-            return f"{_two_digits(seconds / factor)} {unit}"
-    return f"{_two_digits(seconds)} s"
-
-
-def _two_digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-
-
-def _show(found: dict[str, Any], console: Console) -> None:
+def _show(found: dict[str, Any], console: Console, *, more: bool) -> None:
     from rich.table import Table as Grid
 
-    params = found["params"]
+    params, verdict = found["params"], found["verdict"]
+    console.print(
+        verdict["sentence"], style="bold" if verdict["fits"] else "bold red", soft_wrap=not console.is_terminal
+    )
+    for line in verdict["instead"]:
+        console.print(line, soft_wrap=not console.is_terminal)
     console.print(
         f"{params['clients']} clients, {params['max_union']:,} entities, {params['max_entities']:,} each at most,"
         f" dim {params['dim']}; T={params['collusion']}, drop-outs"
         f" {params['dropouts']}; form {found['form']}{_named(found['options_cost'])}",
-        style="bold", soft_wrap=not console.is_terminal,
+        soft_wrap=not console.is_terminal,
     )  # fmt: skip
     for i, line in enumerate(found["trust"]):
         console.print(f"{'' if i else 'trust':<10} {line}", soft_wrap=not console.is_terminal)
@@ -320,14 +232,15 @@ def _show(found: dict[str, Any], console: Console) -> None:
             grid.add_row(title, name, size(cost["sent"]), size(cost["received"]), *spent)
             title = ""
     console.print(grid)
-    for line in _lines(found):
+    for line in (*_lines(found), *(_coded(found) if more else ())):
         console.print(line, soft_wrap=not console.is_terminal)
     if found["options_cost"]:
         console.print("\nWhat the options cost", style="bold")
         console.print(_options_table(found["options_cost"]))
-    console.print("\nOther choices", style="bold")
-    console.print(_table(found["choices"], found["params"]))
-    if far := found["projection"]:
+    if more:
+        console.print("\nOther choices", style="bold")
+        console.print(_table(found["choices"], found["params"]))
+    if more and (far := found["projection"]):
         each = f"{far['per_client']:,} each"
         grown = f"{far['clients']} clients, {far['entities']:,} entities, {each}"
         console.print(f"\nThe same shares in a large federation: {grown}", style="bold")
@@ -358,6 +271,14 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     )
     for i, line in enumerate(found["accuracy"]):
         yield f"{'' if i else 'precision':<10} {line}"
+    yield (
+        f"security   {found['sigma']} bits over all {params['rounds']:,} rounds, {found['sigma_prime']} for each number"
+        " that noise hides"
+    )
+
+
+def _coded(found: dict[str, Any]) -> Iterator[str]:
+    """How numbers travel, and what they would cost without protection."""
     primes = f"{found['primes']} {'prime' if found['primes'] == 1 else 'primes'}"
     if numbers := found["numbers"]:
         yield (
@@ -368,10 +289,6 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         )
     else:
         yield f"numbers    modulo {primes}"
-    yield (
-        f"security   {found['sigma']} bits over all {params['rounds']:,} rounds, {found['sigma_prime']} for each number"
-        " that noise hides"
-    )
     yield (
         f"compare    the same rows without protection, as float32, up and down:"
         f" {size(found['unprotected_round_bytes'])} a round"

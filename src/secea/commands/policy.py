@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from secea.commands.plan import duration, size
+from secea.commands.fits import duration, size
 from secea.engines import files
 from secea.engines.agreement import ABOUT, written
 from secea.errors import ParamsError
@@ -59,7 +59,7 @@ def chapters(
             "What it costs",
             "Bytes are exact, for a union of the largest size. Times are estimates: of the machine on which this page"
             f" was made, and a network of {found['mbit']:g} Mbit/s.",
-            tuple(_costs(found)),
+            (Line("is it practical?", (found["verdict"]["sentence"], *found["verdict"]["instead"])), *_costs(found)),
         ),
         Chapter("The policy, line by line", f"As in {path.name}.", tuple(_policy(session))),
         Chapter("What you agree to", "", (

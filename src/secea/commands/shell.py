@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from secea.errors import DataError, MissingExtra, ParamsError, SecEAError, SnapshotError, TableError
+from secea.errors import DataError, MissingExtra, NothingMeasured, ParamsError, SecEAError, SnapshotError, TableError
 from secea.forms import DEFAULT, NAMES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-FAILED, UNUSABLE, UNABLE, INTERRUPTED, BROKEN_PIPE = 1, 3, 4, 130, 141
+FAILED, UNUSABLE, UNABLE, UNMEASURED, INTERRUPTED, BROKEN_PIPE = 1, 3, 4, 5, 130, 141
 EXIT_CODES: Final = """\b
 Exit codes:
   0    done
@@ -28,6 +28,7 @@ Exit codes:
   2    the command line is wrong
   3    something that was given cannot be used: a parameter, a table, data, a key
   4    this machine cannot do it: a missing extra, a full disk, no permission
+  5    done, but nothing could be measured: there is no test data
   130  interrupted (Ctrl-C)"""
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -85,6 +86,8 @@ def exit_code(error: SecEAError) -> int:
     refused = error.__context__  # the system's own error, if ours describes one
     if isinstance(error, MissingExtra) or (isinstance(refused, OSError) and refused.errno in (*FULL, *FORBIDDEN)):
         return UNABLE
+    if isinstance(error, NothingMeasured):
+        return UNMEASURED
     return UNUSABLE if isinstance(error, ParamsError | TableError | SnapshotError | DataError) else FAILED
 
 

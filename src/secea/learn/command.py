@@ -12,11 +12,13 @@ from typing import Any
 
 import click
 
-from secea.errors import MissingExtra
+from secea.errors import MissingExtra, NothingMeasured
 from secea.learn.methods import METHODS
 
 POSITIVE, ABOVE_ZERO = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
 BETWEEN = click.FloatRange(0, 1, min_open=True, max_open=True)
+MOST_SEEDS = 100
+"""Of one command. Who means the seed 2025 writes --seed."""
 
 
 @click.group(invoke_without_command=True, short_help="Train with and without sharing, and compare.")
@@ -24,11 +26,12 @@ BETWEEN = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (with --resume).")
 @click.pass_context
 def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
-    """Train embeddings over a federation, and compare with no sharing, less sharing, and no protection.
+    """Train embeddings over a federation, and say whether sharing helps.
 
     Five methods run from the same seeds and the same initial embeddings: `local` (no sharing), `common` (means of the
     entities that all clients own: what private set intersection allows), `secea` (secure means over all owners),
-    `plain` (the same means, unprotected), and `central` (all data in one place).
+    `plain` (the same means, unprotected), and `central` (all data in one place). The first line says what sharing
+    gains or costs; with --seeds 3 also whether that could be chance.
 
     Everything is written to a run folder: settings, metrics of each evaluated round, time and bytes of each round of
     the protocol, final embeddings. A run that was stopped can continue from there. docs/learning.md has the details.
@@ -37,6 +40,7 @@ def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
     Examples:
       secea train kg                                            UMLS, 8 clients: about two minutes
       secea train kg --data triples.tsv --split own             your own triples
+      secea train kg --seeds 3                                  is it a gain, or chance?
       secea train recommend --data ratings.csv --clients 10
       secea train social --data edges.csv --clients 6
       secea train --resume runs/kg-umls-20250101-120000         continue a run that was stopped
@@ -53,8 +57,25 @@ def train(ctx: click.Context, resume: Path | None, as_json: bool) -> None:
 
 def _resumed(folder: Path) -> Any:
     from secea.learn.run import Run
+    from secea.learn.seeds import SEEDS, Seeds
 
-    return Run.resume(folder)
+    return Seeds.resume(folder) if (folder / SEEDS).exists() else Run.resume(folder)
+
+
+class _Several(click.ParamType[tuple[int, ...]]):
+    """A number of seeds, or seeds with commas between them."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        try:
+            given = tuple(int(each) for each in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r} is neither a number of seeds nor seeds with commas between them", param, ctx)
+        seeds = tuple(range(min(given[0], MOST_SEEDS + 1))) if "," not in value else given
+        if not 2 <= len(set(seeds)) == len(seeds) <= MOST_SEEDS:
+            self.fail(f"{value!r} is not from 2 to {MOST_SEEDS} different seeds; for one there is --seed", param, ctx)
+        return seeds
 
 
 def _common(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,8 +89,10 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--batch", metavar="N", type=POSITIVE, help="Examples in one step."),
         click.option("--lr", metavar="X", type=ABOVE_ZERO, help="Adam's rate; Adam is renewed each round."),
+        click.option("--seed", metavar="N", type=int, help="Seed of the split and of the training.  [0]"),
         click.option(
-            "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the split and of the training."
+            "--seeds", metavar="N|A,B,...", type=_Several(),
+            help="Run N seeds (0, 1, ...), or these, each in a folder of its own: what is gain, and what is chance?",
         ),
         click.option("--methods", metavar="A,B,...", help=f"Methods to run.  [all: {','.join(METHODS)}]"),
         click.option(
@@ -229,6 +252,9 @@ def social(**options: Any) -> None:
 def _begin(task: str, options: dict[str, Any]) -> None:
     as_json, out = options.pop("as_json"), options.pop("out")
     sources = options.pop("data")
+    seeds = options.pop("seeds")
+    if seeds is not None and options["seed"] is not None:
+        raise click.UsageError("--seeds says which seeds there are: leave out --seed")
     dp = {name: options.pop(f"dp_{name}") for name in ("epsilon", "delta", "clip", "shared")}
     if dp["epsilon"] is None and dp["shared"]:
         raise click.UsageError("--dp-shared says how noise is made: say how much with --dp-epsilon")
@@ -242,10 +268,12 @@ def _begin(task: str, options: dict[str, Any]) -> None:
     def begun() -> Any:
         from secea.learn.config import resolved
         from secea.learn.run import Run
+        from secea.learn.seeds import Seeds
 
         config = resolved(task, sources, **(options | {"methods": methods}))
         name = f"{task}-{config.data.replace(' ', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
-        return Run.begin(out or Path("runs") / name, config)
+        folder = out or Path("runs") / name
+        return Run.begin(folder, config) if seeds is None else Seeds.begin(folder, config, seeds)
 
     _run(begun, as_json)
 
@@ -259,9 +287,13 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
     from secea.learn import show
 
     run, folder = make(), None
+    if not run.tested:
+        click.secho(
+            f"warning: no client has test data, so that nothing can be measured; {ADVICE}", fg="yellow", err=True
+        )
     try:
         folder = run.folder.path
-        with show.bars(run.config.methods, run.config.rounds, Console(stderr=True)) as (watch, progress):
+        with show.bars(run.config.methods, run.rounds, Console(stderr=True)) as (watch, progress):
             result = run.go(watch, progress)
     except KeyboardInterrupt:
         click.echo(f"stopped; continue with: secea train --resume {folder}", err=True)
@@ -273,3 +305,11 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
         click.echo(json.dumps(result, indent=2))
     else:
         show.table(result, Console())
+    if not result["verdict"]["measured"]:
+        raise NothingMeasured(
+            f"{folder} is finished, but nothing could be measured{'' if run.tested else f'; {ADVICE}'}"
+        )
+
+
+ADVICE = "give test rows, or data without validation rows, of which a tenth is then held out for the test"
+"""What to do where there is no test data."""

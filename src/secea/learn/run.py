@@ -34,6 +34,7 @@ from secea.learn.models import MODELS, Dot, TransE
 from secea.learn.noise import Noise, new_key
 from secea.learn.recommend import Recommendation
 from secea.learn.social import Links
+from secea.learn.verdict import About, judged, seen_of
 from secea.params import Params
 from secea.table import Name
 
@@ -72,9 +73,13 @@ class Run:
         if folder.exists() and any(folder.iterdir()):
             raise DataError(f"{folder} is not empty; continue its run with --resume {folder}, or choose another --out")
         run = cls(folder, config)
-        run.folder.write_json("config.json", run.settings)
-        run.folder.write_json("overlap.json", run.overlap)
+        run.record()
         return run
+
+    def record(self) -> None:
+        """Write what a restart needs."""
+        self.folder.write_json("config.json", self.settings)
+        self.folder.write_json("overlap.json", self.overlap)
 
     @classmethod
     def resume(cls, folder: Path) -> Run:
@@ -126,7 +131,7 @@ class Run:
         """Run all methods, from where they stopped. Returns what `--json` prints. `progress` is told of the set-up."""
         done = self.folder.read_json("result.json")
         if done is not None:
-            return done
+            return done | {"verdict": self._judged(done)}
         torch.set_num_threads(1)  # clients train side by side; sums do not depend on the number of cores
         stand = {name: saved[0] for name in self.config.methods if (saved := self.folder.saved(name))}
         self.folder.take_back(stand)
@@ -293,13 +298,34 @@ class Run:
             seconds[name] = dict(total)
             rated = [line for line in mine if line["valid"] is not None]
             if rated:
-                sign = 1 if self.task.better == "higher" else -1
+                sign = 1 if self.higher else -1
                 top = max(rated, key=lambda line: sign * line["valid"])
                 best[name] = {"round": top["round"], "valid": top["valid"], **top["metrics"]}
         result: dict[str, Any] = {"methods": last, "metric": self.task.metric, "better": self.task.better, "best": best}
         result |= {"config": self.settings, "seconds": seconds, "protection": self._protection(lines)}
         result |= {"sharing": self._sharing()} | self._epsilons()
-        return result | {"messages": self.messages, "run": str(self.folder.path)}
+        result |= {"messages": self.messages, "run": str(self.folder.path)}
+        return {"verdict": self._judged(result), **result}
+
+    def _judged(self, result: dict[str, Any]) -> dict[str, Any]:
+        """What one seed says about sharing."""
+        about = About.of(result["config"], result["metric"], result["config"]["methods"], higher=self.higher)
+        return judged(about, [seen_of(result, self.folder.lines("metrics.jsonl"))]).to_json()
+
+    @property
+    def higher(self) -> bool:
+        """Whether more of the metric is better."""
+        return self.task.better == "higher"
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of a method."""
+        return self.config.rounds
+
+    @property
+    def tested(self) -> bool:
+        """Whether any client has test data."""
+        return any(len(part.test) for part in self.parts)
 
     def _sharing(self) -> dict[str, Any]:
         """Which means were asked for, and how many entities of each client had too few owners for one."""

@@ -48,8 +48,9 @@ def bars(methods: Sequence[str], rounds: int, console: Console) -> Iterator[tupl
 
 
 def table(result: dict[str, Any], console: Console) -> None:
-    """The metrics of all methods, what protection cost, and what else there is to say."""
+    """What sharing does; then the metrics of all methods, what protection cost, and what else there is to say."""
     config, metrics = result["config"], list(next(iter(result["methods"].values())))
+    _verdict(result["verdict"], console)
     for message in result["messages"]:
         console.print(f"note: {message}", highlight=False, markup=False)
     grid = Grid(box=None, pad_edge=False)
@@ -59,13 +60,38 @@ def table(result: dict[str, Any], console: Console) -> None:
     grid.add_column("")
     for method, values in result["methods"].items():
         spent = sum(result["seconds"][method].values())
-        cells = ["-" if values[name] is None else f"{values[name]:.4f}" for name in metrics]
-        grid.add_row(method, *cells, f"{spent:.1f}", MEANING[method], style="green" if method == "secea" else "")
+        style = "green" if method == "secea" else ""
+        for head, cells in _rows(method, [values[name] for name in metrics]):
+            about = (f"{spent:.1f}", MEANING[method]) if head == method else ()
+            grid.add_row(head, *cells, *about, style=style if about else "dim")
     what = f"{config['task']} on {config['data']}: {config['clients']} clients, {config['rounds']} rounds"
-    console.rule(f"{what}, seed {config['seed']}", align="left")
+    seeds = result.get("seeds")
+    whose = f"seed {config['seed']}" if seeds is None else f"{len(seeds)} seeds"
+    console.rule(f"{what}, {whose}", align="left")
     console.print(grid)
     for line in _lines(result):
         console.print(line, highlight=False, markup=False)
+
+
+def _verdict(found: dict[str, Any], console: Console) -> None:
+    """Its first line is the first line of all."""
+    for words, style in (*((each, "bold red") for each in found["warnings"]), (found["headline"], "bold")):
+        console.print(words, style=style, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    if found["detail"]:
+        console.print(found["detail"], highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+def _rows(method: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
+    """A method's metrics; of several seeds the means, and below them the lowest and the highest."""
+    if any(isinstance(value, dict) for value in values):
+        for head, which in ((method, "mean"), ("lowest", "low"), ("highest", "high")):
+            yield head, [_cell(value and value[which]) for value in values]
+    else:
+        yield method, [*map(_cell, values)]
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:

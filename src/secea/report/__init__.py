@@ -8,16 +8,17 @@ from pathlib import Path
 from secea.atomic import replace_files
 from secea.errors import DataError
 from secea.report.page import page
-from secea.report.runs import Group, grouped, read
+from secea.report.runs import Group, grouped, read, runs_in
 
 __all__ = ["save", "write"]
 
 
 def write(folders: Iterable[Path], out: Path | None = None) -> tuple[Path, list[Group]]:
     """Write the page about these runs, and say where it is; by default into the first folder."""
-    runs = [read(folder) for folder in dict.fromkeys(folders)]
+    given = list(dict.fromkeys(folders))
+    runs = [read(run) for run in dict.fromkeys(run for folder in given for run in runs_in(folder))]
     groups = grouped(runs)
-    path = out or runs[0].folder / "report.html"
+    path = out or given[0] / "report.html"
     save(page(groups), path)
     return path, groups
 

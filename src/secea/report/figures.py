@@ -8,15 +8,6 @@ from typing import Final
 GAP: Final = "\N{NO-BREAK SPACE}"
 DASH: Final = "\N{EN DASH}"
 """Where there is no number."""
-METRICS: Final = {
-    "mrr": "MRR", "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "ndcg": "NDCG", "map": "MAP", "f1": "F1",
-}  # fmt: skip
-
-
-def metric_name(name: str) -> str:
-    """A metric's name: MRR, Hits@1, Tail MRR."""
-    words = " ".join(METRICS.get(word.lower(), word) for word in name.split(" "))
-    return words[:1].upper() + words[1:]
 
 
 def short(words: str, most: int) -> str:

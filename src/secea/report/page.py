@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
 
 import secea
+from secea.learn.metrics import metric_name
+from secea.learn.verdict import Verdict
 from secea.report import charts
 from secea.report.blocks import section, table
 from secea.report.charts import Line, for_widths
-from secea.report.figures import DASH, metric_name, number, percent, score, seconds, size, three_figures
+from secea.report.figures import DASH, number, percent, score, seconds, size, three_figures
 from secea.report.markup import Content, Markup, tag, text
 from secea.report.runs import Group, Spread, as_object, differing, shown
 from secea.report.sections import SLOTS, lines, method_name, sections, spread
+from secea.report.verdicts import evidence, typeset, verdict_of
 
-PHRASES: Final = {"local": "without sharing", "central": "all data in one place"}
+OPTION: Final = "--seeds 3"
+MOST_NAMED: Final = 4
+"""Configurations in the headline of a comparison."""
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The page may load nothing, from anywhere, and runs no script."""
 
@@ -55,24 +61,29 @@ def _subject(group: Group) -> str:
     return " · ".join(str(word) for word in words if word)
 
 
-def headline(group: Group) -> Markup:
-    """The outcome in a sentence or two."""
+def marked(words: str, found: Verdict) -> Markup:
+    """Words about what sharing does, in which the size of a gain or a loss stands out, and options stay in one line."""
+    much = typeset(found.much) if found.outcome in ("gain", "loss") else ""
+    kinds = {much: tag("b", much), OPTION: tag("span", OPTION, class_="whole")}
+    parts = re.split(f"({'|'.join(re.escape(each) for each in kinds if each)})", typeset(words))
+    return text([kinds.get(part, part) for part in parts if part])
+
+
+def _detail(group: Group, found: Verdict) -> str:
+    """The numbers behind it; where there is no verdict, what there is; and what protection costs."""
+    cost = Spread.of(run.share_of_training for run in group.runs)
+    said = [found.detail or _reached(group)]
+    if "secea" in group.methods and cost:
+        said.append(f"Protection costs {percent(cost.mean)} of training time.")
+    return typeset(" ".join(filter(None, said)))
+
+
+def _reached(group: Group) -> str:
+    """Who came how far, without a comparison."""
     metric = group.first.metric
     ends = {method: each.mean for method in group.methods if (each := group.final(method, metric))}
-    if not ends:
-        return text("Nothing was evaluated yet.")
-    done = all(run.result is not None for run in group.runs)
-    lead = "secea" if "secea" in ends else next(iter(ends))
-    said: list[Content] = [f"{lead} {'reaches' if done else 'has reached'} {metric_name(metric)} "]
-    said.append(tag("b", score(ends[lead])))
-    for method, phrase in PHRASES.items():
-        if method in ends and method != lead:
-            said.append(f"; {phrase} {score(ends[method])}")
-    cost = Spread.of(run.share_of_training for run in group.runs)
-    said.append("." if done else " so far.")
-    if lead == "secea" and cost:
-        said.append(f" Protection costs {percent(cost.mean)} of training time.")
-    return text(said)
+    reached = [f"{score(value)} with {method}" for method, value in ends.items()]
+    return f"{metric_name(metric)}: {', '.join(reached)}." if reached else ""
 
 
 def _header(group: Group, level: str) -> Markup:
@@ -80,36 +91,33 @@ def _header(group: Group, level: str) -> Markup:
     seeds = [str(run.config.get("seed")) for run in group.runs]
     what = f" · seed {seeds[0]}" if runs == 1 else f" · mean of {runs} runs (seeds {', '.join(seeds)})"
     eyebrow = tag("p", tag("b", config.get("task")), " · ", _subject(group), what, class_="eyebrow")
+    found = verdict_of(group)
+    alarms = [tag("p", tag("b", each)) for each in found.warnings]
     unfinished = [run for run in group.runs if run.result is None]
     notes = [tag("p", f"{run.folder} is unfinished ({run.progress}): no final result yet.") for run in unfinished]
     return tag(
         "header",
         eyebrow,
-        tag(level, headline(group), class_=None if level == "h1" else "sentence"),
+        tag("div", alarms, class_="note", role="alert") if alarms else None,
+        tag(level, marked(found.headline, found), class_=None if level == "h1" else "sentence"),
+        tag("p", _detail(group, found), class_="sentence" if level == "h1" else "lead"),
         tag("div", notes, class_="note", role="note") if notes else None,
-        _tiles(group),
+        _tiles(group, found),
+        evidence(group, found),
     )
 
 
-def _tiles(group: Group) -> Markup | None:
-    metric, higher = group.first.metric, group.first.higher
-    ends = {method: group.final(method, metric) for method in ("secea", "local", "central")}
-    mine, alone, pooled = ends["secea"], ends["local"], ends["central"]
+def _tiles(group: Group, found: Verdict) -> Markup | None:
+    sign = 1 if group.first.higher else -1
     tiles: list[tuple[str, str]] = []
-    if mine and alone:
-        gain = mine.mean - alone.mean
-        relative = f", {abs(gain / alone.mean) * 100:.0f} %" if alone.mean else ""
-        word = "better" if (gain > 0) == higher else "worse"
-        tiles.append(
-            (
-                f"{gain:+.3f}".replace("-", "\N{MINUS SIGN}"),
-                f"{metric_name(metric)} against training alone ({word}{relative})",
-            )
-        )
-    if mine and alone and pooled and (pooled.mean - alone.mean) * (1 if higher else -1) > 0:
-        way = (mine.mean - alone.mean) / (pooled.mean - alone.mean)
-        if way > 0:
-            tiles.append((percent(way), "of the way from training alone to all data in one place"))
+    if found.alone is not None and found.shared is not None and found.gain is not None:
+        relative = "" if found.relative is None else f", {found.much}"
+        word = "the same" if not found.gain else f"{'better' if found.gain > 0 else 'worse'}{relative}"
+        shown = f"{found.shared - found.alone:+.3f}".replace("-", "\N{MINUS SIGN}")
+        tiles.append((shown, f"{metric_name(found.metric)} against training alone ({word})"))
+        pooling = None if found.pooled is None else sign * (found.pooled - found.alone)
+        if pooling and pooling > 0 and found.gain > 0:
+            tiles.append((percent(found.gain / pooling), "of the way from training alone to all data in one place"))
     if wall := group.mean_of("wall"):
         setup = group.mean_of("wall", setup=True)
         tiles.append((seconds(wall), f"protection takes in a round, and {seconds(setup)} once before the first"))
@@ -134,7 +142,7 @@ def _comparison(groups: Sequence[Group]) -> Markup:
     same = len({(group.first.metric, group.first.higher) for group in groups}) == 1
     runs = sum(len(group.runs) for group in groups)
     eyebrow = tag("p", tag("b", "comparison"), f" · {runs} runs", class_="eyebrow")
-    title = _outcomes(groups) if same else f"{len(groups)} configurations, side by side"
+    title = _outcomes(groups)
     what = metric_name(groups[0].first.metric) if same else "The main metric"
     lead = f"{what} at the end; of several seeds the mean, the lowest and the highest. Below, what else differs."
     scale = "The same scale in all pictures." if same else "Each with its own scale."
@@ -153,6 +161,7 @@ def _side_by_side(groups: Sequence[Group], *, same: bool) -> Markup:
     for method in methods:
         named = method_name(groups[0], method) if method in SLOTS else method
         rows.append([named, *(spread(group.final(method, group.first.metric)) for group in groups)])
+    rows.append(["sharing", *(typeset(verdict_of(group).short) for group in groups)])
     sums = [sum(group.traffic(setup=False).values()) or None for group in groups]
     rows.append(["protection, of training time", *(percent(_cost(group)) for group in groups)])
     rows.append(["bytes of a round, all parties", *map(size, sums)])
@@ -210,16 +219,13 @@ def _small_multiples(groups: Sequence[Group], *, same: bool) -> list[Markup]:
 
 
 def _outcomes(groups: Sequence[Group]) -> Markup:
-    """Who came how far with secea, the best first."""
-    metric, higher = groups[0].first.metric, groups[0].first.higher
-    found = [(each.mean, group.label) for group in groups if (each := group.final("secea", metric))]
-    if not found:
-        return text(f"{len(groups)} configurations, side by side")
-    found.sort(reverse=higher)
-    said: list[Content] = [f"{metric_name(metric)} with secea: "]
-    for mean, label in found[:4]:
-        said += [label, " ", tag("b", score(mean)), "; " if (mean, label) != found[:4][-1] else ""]
-    return text([*said, f"; {len(found) - 4} more." if len(found) > 4 else "."])
+    """What sharing does in each of the configurations."""
+    said: list[Content] = ["Sharing "]
+    for group in groups[:MOST_NAMED]:
+        found = verdict_of(group)
+        said += ["; " if len(said) > 1 else "", marked(found.short, found), f" ({group.label})"]
+    more = len(groups) - MOST_NAMED
+    return text([*said, f"; and {more} more." if more > 0 else "."])
 
 
 def _cost(group: Group) -> float | None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from secea.arrays import read_arrays
 from secea.errors import DataError
+from secea.learn.metrics import ERRORS
 from secea.report.figures import DASH, number
 
 Json = dict[str, Any]
@@ -24,8 +25,6 @@ PLAIN: Final = ("data", "model", "task")
 OPTIONS: Final = ("min_owners", "weights", "dp")
 FIRST: Final = (*PLAIN, "clients", "split", *OPTIONS)
 """Settings by which configurations are called, if they differ in them; what is plain says itself."""
-ERRORS: Final = {"rmse", "mae", "mse", "loss", "mr"}
-"""Metrics of which less is better."""
 PARTS: Final = ("clients", "server", "sealing", "other")
 """Where the protocol's time goes; sealing is that of all parties."""
 WITHOUT: Final = "remove it for a page without it"
@@ -90,9 +89,9 @@ class Run:
         """The round that was best on validation data: its number, its validation metric, and its test metrics."""
         return as_object(as_object((self.result or {}).get("best")).get(method))
 
-    def client_finals(self, method: str) -> dict[str, tuple[float | None, str]]:
-        """The main metric of each client at the end, or why there is none."""
-        lines = self.lines(method)
+    def client_finals(self, method: str, round: int | None = None) -> dict[str, tuple[float | None, str]]:
+        """The main metric of each client at the end, or in a round; or why there is none."""
+        lines = [line for line in self.lines(method) if round is None or line["round"] == round]
         clients = as_object(lines[-1].get("clients")) if lines else {}
         return {
             name: (number(as_object(own).get(self.metric)), str(as_object(own).get("why") or ""))
@@ -214,6 +213,13 @@ def _lines(path: Path, *, finished: bool, needs: Sequence[str]) -> Iterator[Json
         if isinstance(value["round"], bool) or not isinstance(value["round"], int):
             raise DataError(f"{path}, line {at}: the round is {value['round']!r}, and no number")
         yield value
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The folder itself; or, if `secea train --seeds` wrote it, the runs below it."""
+    if not (folder / "seeds.json").exists():
+        return [folder]
+    return sorted((path.parent for path in folder.glob("*/config.json")), key=lambda path: _natural(path.name))
 
 
 def read(folder: Path) -> Run:

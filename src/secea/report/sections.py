@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from secea.learn.metrics import metric_name
 from secea.report import charts
 from secea.report.blocks import numbers, section, table
 from secea.report.charts import Line, Part, for_widths
-from secea.report.figures import DASH, metric_name, number, percent, score, seconds, short, size
+from secea.report.figures import DASH, number, percent, score, seconds, short, size
 from secea.report.markup import Content, Markup, tag, text
 from secea.report.options import privacy, which_means
 from secea.report.picture import MOST, pictures
