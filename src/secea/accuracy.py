@@ -127,6 +127,15 @@ def accuracy(
     )  # fmt: skip
 
 
+def coarseness(table: Table, params: Params, form: str | Form = DEFAULT) -> Grid:
+    """How coarse the numbers of one table are."""
+    owned = _Owned(form_of(form), params, table, np.arange(len(table)))
+    step = max(1, BLOCK_VALUES // max(1, table.dim))
+    for start in range(0, len(table), step):
+        owned.of(slice(start, start + step))
+    return owned.grid
+
+
 def with_decimals(params: Params, decimals: int, form: str | Form = DEFAULT) -> float:
     """The bound for numbers that have this many decimals, all of them, before there are tables."""
     rows = np.round(np.random.default_rng(0).uniform(0, params.max_abs, (64, params.dim)), decimals)

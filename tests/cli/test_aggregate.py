@@ -163,7 +163,7 @@ BROKEN = {
     "lone.csv": (b"a\nb\n", "line 1: a name and 0 numbers; some are expected"),
     "count.vec": (b"3 2\na 1 2\nb 1 2\n", "line 1: it says 3 entities, and 2 follow"),
     "length.vec": (b"1 3\na 1 2\n", "line 2: a name and 2 numbers; 3 were expected"),
-    "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give a larger --max-abs"),
+    "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give --max-abs 128, or scale"),
     "wide.csv": (b"a,1,2,3\n", "has embeddings of length 3,"),
     "text.npz": (b"hello", "is not an .npz file of plain arrays"),
     "text.parquet": (b"hello", "is no parquet file"),

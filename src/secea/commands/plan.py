@@ -58,6 +58,10 @@ FLOAT_BYTES: Final = 4
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
 @click.option(
+    "--decimals", metavar="D", type=click.IntRange(0, 15),
+    help="Numbers have D decimals: say how exact their means are.  [all digits]",
+)  # fmt: skip
+@click.option(
     "--sigma", metavar="N", default=40, show_default=True, help="Statistical security over all rounds, in bits."
 )
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
@@ -119,8 +123,9 @@ def plan(
 
 
 def _planned(
-    mbit: float, *, entities: int, per_client: int | None, form: str, queries: str | None, **params: Any
-) -> dict[str, Any]:
+    mbit: float, *, entities: int, per_client: int | None, form: str, queries: str | None, decimals: int | None,
+    **params: Any,
+) -> dict[str, Any]:  # fmt: skip
     own = entities if per_client is None else per_client
     if not own <= entities <= params["clients"] * own:
         raise click.UsageError(
@@ -132,7 +137,16 @@ def _planned(
     chosen = form_of(form, queries=queries)
     settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
     with shell.working("measuring this machine"):
-        return report(settings, chosen, mbit)
+        found = report(settings, chosen, mbit)
+    if decimals is not None:
+        from secea.accuracy import with_decimals
+
+        bound = with_decimals(settings, decimals, chosen)
+        more = bound - settings.resolution
+        digits = f"Numbers with {decimals} decimal{'s' * (decimals != 1)}"
+        line = f"{digits}: off by up to {more:.1e} more; all digits avoid that." if more else f"{digits} are as exact."
+        found |= {"accuracy": (*found["accuracy"], line), "decimals": decimals, "bound": bound}
+    return found
 
 
 def _policy(path: Path, html: Path | None, mbit: float, as_json: bool, clip: tuple[float, float] | None) -> None:

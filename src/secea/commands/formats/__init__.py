@@ -7,6 +7,7 @@ the columns that are no part of the embedding.
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from secea.commands.formats.text import read_separated, read_word2vec
 from secea.errors import DataError, TableError
 from secea.names import Rule, said, text_of
 
-__all__ = ["FORMATS", "READERS", "STDIN", "Layout", "Source", "faults", "look", "read", "shown", "weighed"]
+__all__ = ["FORMATS", "READERS", "STDIN", "Layout", "Source", "faults", "look", "range_of", "read", "shown", "weighed"]
 
 STDIN: Final = Path("-")
 READERS: Final[dict[str, Callable[[File, Layout], Read]]] = {
@@ -126,7 +127,7 @@ def faults(sources: Sequence[Source], max_abs: float, rule: Rule = ()) -> Iterat
         if wrong is not None:
             yield (
                 f"{source.where(wrong[0])}: {source.table.matrix[wrong]:g} is outside of [-{max_abs:g}, {max_abs:g}];"
-                " give a larger --max-abs, or scale the embeddings down"
+                f" give --max-abs {range_of(source.table.matrix):g}, or scale the embeddings down"
             )
         if rule:
             yield from _one_after(source, rule)
@@ -149,6 +150,12 @@ def _one_after(source: Source, rule: Rule) -> Iterator[str]:
                 f"{source.where(row)}: the entity {name!r} is {names[before]!r} of {source.rows[before]} after"
                 f" --normalize {said(rule)}; join the two rows, or rename one"
             )
+
+
+def range_of(matrix: Floats) -> float:
+    """The least power of two that no finite number exceeds; 0 if all are 0."""
+    most = max((np.abs(np.where(np.isfinite(block), block, 0)).max(initial=0.0) for block in blocks(matrix)), default=0)
+    return 2.0 ** math.ceil(math.log2(most)) if most else 0.0
 
 
 def _outside(matrix: Floats, most: float) -> tuple[int, int] | None:
