@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
@@ -145,6 +146,13 @@ def test_each_table_is_told_in_figures(tmp_path: Path, three: list[Path]) -> Non
     assert (text["heading"], text["decimals"], text["doubled"], text["missing"]) == (True, None, 0, 0)
 
 
+def test_a_range_is_that_of_the_numbers_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("name,x,y\na,5,7\nb,6,\nc,nan,7\nd,inf,six\n", encoding="utf-8")
+    pd.DataFrame({"x": [5.0, None, 7.0]}, index=list("abc")).to_parquet(tmp_path / "y.parquet")
+    for table in found(tmp_path / "x.csv", tmp_path / "y.parquet")["tables"]:
+        assert (table["low"], table["high"], table["missing"]) == (5, 7, 1 if "y" in table["table"][-9:] else 3)
+
+
 def test_the_accuracy_is_that_of_aggregate_and_names_the_coarse_table(tmp_path: Path) -> None:
     given = [decimals(tmp_path / f"{n}.csv", 9 if n else 2, n) for n in range(3)]
     said = found(*given)
@@ -179,12 +187,12 @@ def test_names_that_nearly_match_are_told_with_the_rule_that_joins_them(tmp_path
         ("7", "7.0"): None,
         ("beta  blocker", "beta blocker"): None,
     }
-    assert said["remedies"] == {"nfc": 1, "": 3, "strip,casefold": 1}
+    assert said["remedy"] == {"normalize": "nfc,strip,casefold", "joins": 2, "apart": 3}
     assert said["near"][0]["tables"] == [[str(one)], [str(other)]]
     assert "'01' (one.csv), '1' (other.csv): stay apart" in check(one, other).stdout
     joined = found(one, other, "--normalize", "nfc,strip,casefold")
     assert len(joined["near"]) == 3
-    assert joined["remedies"] == {"": 3}
+    assert joined["remedy"]["apart"] == 3
 
 
 def test_what_was_assumed_is_a_note(tmp_path: Path, three: list[Path]) -> None:

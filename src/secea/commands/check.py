@@ -106,7 +106,7 @@ def _all(each: Sequence[dict[str, Any]], found: Together, params: dict[str, Any]
         "overlap": list(found.overlap),
         "near_count": found.near_count,
         "near": list(found.near),
-        "remedies": dict(found.remedies),
+        "remedy": dict(found.remedy),
         "bound": found.exact.bound if found.exact else None,
         "resolution": params["max_abs"] * 2.0 ** -params["precision"],
         "exact": list(found.exact.told(names)) if found.exact else [],
@@ -208,9 +208,9 @@ def _show(result: dict[str, Any], console: Console) -> None:
     if result["near"]:
         click.echo("\nNames that nearly match, and are several entities")
         _spellings(result["near"], result["near_count"])
-        for rule, count in result["remedies"].items():
-            what = f"--normalize {rule} joins" if rule else "no step of --normalize joins"
-            click.echo(f"  {what} {count:,} of {result['near_count']:,}")
+        remedy = result["remedy"]
+        if remedy["joins"]:
+            click.echo(f"  --normalize {remedy['normalize']} joins {remedy['joins']:,} of {result['near_count']:,}")
     if cost := result["cost"]:
         click.echo(
             f"\nIn one process: set-up about {duration(cost['setup_seconds'])}, {size(cost['setup_bytes'])}; a round"

@@ -123,8 +123,8 @@ class Together:
     overlap: tuple[dict[str, Any], ...]
     near: tuple[dict[str, Any], ...]
     near_count: int
-    remedies: Mapping[str, int]
-    """How many groups of spellings each choice of `--normalize` joins; under "" those that none does."""
+    remedy: Mapping[str, Any]
+    """The `--normalize` that joins most of these groups, how many it joins, and how many stay apart."""
     exact: Accuracy | None
     cost: dict[str, Any] | None
 
@@ -141,7 +141,7 @@ def together(
     if sources:
         reasons += few(formats.faults(sources, params["max_abs"], rule))
     overlap = tuple(_overlap(sources, own))
-    close, remedies, count = near(sources, rule)
+    close, remedy, count = near(sources, rule)
     if len(sources) == len(tables) and len(union) and not any(pair["common"] for pair in overlap):
         hint = "; some names nearly match: see below" if close else ""
         reasons.append(f"no entity is in two tables, so there is nothing to average{hint}")
@@ -163,7 +163,7 @@ def together(
             if not reasons:
                 given = [source.table for source in sources]
                 exact = accuracy(given, settings, chosen, dtypes=[source.stored for source in sources])
-    return Together(tuple(reasons), len(union), overlap, close, count, remedies, exact, cost)
+    return Together(tuple(reasons), len(union), overlap, close, count, remedy, exact, cost)
 
 
 def few(faults: Iterable[str]) -> Iterator[str]:
@@ -191,7 +191,7 @@ def _overlap(sources: Sequence[formats.Source], own: Sequence[set[Name]]) -> Ite
 
 def near(
     sources: Sequence[formats.Source], rule: Sequence[str]
-) -> tuple[tuple[dict[str, Any], ...], dict[str, int], int]:
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], int]:
     """Names that are several entities and nearly look like one, with what would join them."""
     everything = (name for source in sources for name in source.table.names if str(name).strip())
     groups = [group for group in spellings(everything) if len(keys(group, rule)) > 1]
@@ -200,11 +200,11 @@ def near(
     for source in sources:
         for name in listed.intersection(source.table.names):
             owners[name].append(str(source.path))
-    remedies: Counter[str] = Counter()
     found = []
+    useful: set[str] = set()
     for i, group in enumerate(groups):
         steps = joining(group)
-        remedies["" if steps is None else ",".join(step for step in STEPS if step in {*steps, *rule})] += 1
+        useful |= set(steps or ())
         if i < MOST_LISTED:
             found.append(
                 {
@@ -213,7 +213,10 @@ def near(
                     "normalize": None if steps is None else ",".join(steps),
                 }
             )
-    return tuple(found), dict(remedies.most_common()), len(groups)
+    wanted = [step for step in STEPS if step in {*useful, *rule}]
+    joined = sum(len(keys(group, wanted)) == 1 for group in groups)
+    remedy = {"normalize": ",".join(wanted), "joins": joined, "apart": len(groups) - joined}
+    return tuple(found), remedy, len(groups)
 
 
 def _settings(

@@ -44,10 +44,11 @@ def read_parquet(file: File, layout: Layout) -> Read:
     faults, start = Faults(file.shown), 0
     matrix: Floats | None = None
     kept: list[Any] = []
+    holes: set[int] = set()
     try:
         for batch in opened.iter_batches(BATCH_ROWS):
             columns = [batch.column(c) for c in numbers]
-            rows = _lists(columns[0], start, faults, matrix) if listed else _flat(columns, start, faults)
+            rows = _lists(columns[0], start, faults, matrix, holes) if listed else _flat(columns, start, faults, holes)
             if matrix is None:
                 matrix = stored_like(rows, count)
             matrix[start : start + len(rows)] = rows
@@ -82,7 +83,7 @@ def read_parquet(file: File, layout: Layout) -> Read:
     return Read(
         file, names, table, Counted(len(names)), write, faults, given, _stored(schema, numbers, pyarrow.types, table),
         heading=tuple(schema.names), kept=tuple(schema.names[c] for c in others if c not in (name, weights)),
-        assumed=assumed,
+        assumed=assumed, holes=frozenset(holes),
     )  # fmt: skip
 
 
@@ -177,33 +178,34 @@ def _stored(schema: Any, numbers: Sequence[int], types: Any, table: Floats) -> n
     return min((*floats, table.dtype), key=lambda dtype: dtype.itemsize)
 
 
-def _lists(values: Any, start: int, faults: Faults, before: Floats | None) -> NDArray[Any]:
+def _lists(values: Any, start: int, faults: Faults, before: Floats | None, holes: set[int]) -> NDArray[Any]:
     """A column of lists of one length. Those that are all there are taken at once."""
     lengths = np.asarray(values.value_lengths().fill_null(0)) if len(values) else np.zeros(0, np.int64)
     dim = before.shape[1] if before is not None else int(lengths[lengths > 0][0]) if lengths.any() else 1
     flat = values.flatten()
     if str(flat.type) in ("float", "double") and not flat.null_count and bool((lengths == dim).all()) and len(values):
         return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(values), dim)
-    rows = np.zeros((len(values), dim))
+    rows = np.full((len(values), dim), np.nan)
     for i, row in enumerate(values.to_pylist()):
         where = f"row {start + i}"
         if row is None or len(row) != dim:
-            text = f"{len(row or [])} numbers; {dim} were expected"
-            faults.add("rows of another length", where, text)
+            faults.add("rows of another length", where, f"{len(row or [])} numbers; {dim} were expected")
         elif None in row:
             faults.add(MISSING, where, "a number is missing")
         elif wrong := [each for each in row if not isinstance(each, int | float)]:
             faults.add("fields that are not numbers", where, f"{wrong[0]!r} is not a number")
         else:
             rows[i] = row
+            continue
+        holes.add(start + i)
     return rows
 
 
-def _flat(columns: Sequence[Any], start: int, faults: Faults) -> NDArray[np.float64]:
+def _flat(columns: Sequence[Any], start: int, faults: Faults, holes: set[int]) -> NDArray[np.float64]:
     parts = []
     for values in columns:
-        for row in np.flatnonzero(np.asarray(values.is_null())) if values.null_count else ():
-            faults.add(MISSING, f"row {start + int(row)}", "a number is missing")
-        part = values.fill_null(0) if values.null_count else values
-        parts.append(part.to_numpy(zero_copy_only=False).astype(np.float64))
+        for row in np.flatnonzero(np.asarray(values.is_null())).tolist() if values.null_count else ():
+            faults.add(MISSING, f"row {start + row}", "a number is missing")
+            holes.add(start + row)
+        parts.append(values.to_numpy(zero_copy_only=False).astype(np.float64))
     return np.ascontiguousarray(np.stack(parts, axis=1))

@@ -71,7 +71,7 @@ class Source:
 
     path: Path
     table: Table
-    """Where there are faults it may have names twice, and 0 in the place of what is no number."""
+    """Where there are faults it may have names twice, and NaN in the place of what is no number."""
     rows: Sequence[str] = field(repr=False)
     """The place of each row, such as "line 7"."""
     write: Writer = field(repr=False)
@@ -146,6 +146,8 @@ class Read:
     kept: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    holes: frozenset[int] = frozenset()
+    """Rows in which NaN stands for what is no number, and of which that was said."""
 
     def checked(self, expected: str) -> Source:
         """Names are texts, each there once and not empty; numbers are finite; weights are whole."""
@@ -179,12 +181,14 @@ class Read:
         for block in blocks(self.matrix):
             wrong = ~np.isfinite(block)
             if wrong.any():
-                count += int(wrong.sum())
                 for row in np.flatnonzero(wrong.any(1)).tolist():
-                    held = block[row][wrong[row]][0]
+                    found = block[row][np.isinf(block[row]) if start + row in self.holes else wrong[row]]
+                    if not found.size:
+                        continue
+                    count += found.size
                     self.faults.add(
                         "rows with numbers that are not finite", self.rows[start + row],
-                        f"the embedding of {texts[start + row]!r} holds {held}; every number must be finite",
+                        f"the embedding of {texts[start + row]!r} holds {found[0]}; every number must be finite",
                     )  # fmt: skip
             start += len(block)
         return count

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import itertools
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -73,9 +74,11 @@ class _Numbers:
 
     def __init__(self, faults: Faults) -> None:
         self.values, self.faults = array("d"), faults
+        self.holes: set[int] = set()
+        self._rows = 0
 
     def add(self, fields: Sequence[str], where: str) -> None:
-        """A row. What is no number is a fault, and 0."""
+        """A row. What is no number is a fault, and NaN."""
         try:
             values = list(map(float, fields))
         except ValueError:
@@ -84,10 +87,12 @@ class _Numbers:
             if "_" in "".join(fields):
                 values = [self._one(text, where) for text in fields]
         self.values.extend(values)
+        self._rows += 1
 
     def _one(self, text: str, where: str) -> float:
         if rule.is_number(text):
             return float(text)
+        self.holes.add(self._rows)
         if rule.is_missing(text):
             self.faults.add(MISSING, where, f"a number is missing{f': {text!r}' if text.strip() else ''}")
         elif rule.has_comma(text):
@@ -95,7 +100,7 @@ class _Numbers:
             self.faults.add("decimal commas", where, f"{text!r} has a decimal comma; write {point} for it")
         else:
             self.faults.add("fields that are not numbers", where, f"{text!r} is not a number")
-        return 0.0
+        return math.nan
 
     def matrix(self, rows: int, dim: int) -> Floats:
         """All of them."""
@@ -161,6 +166,7 @@ def read_separated(file: File, layout: Layout) -> Read:
         file, names, numbers.matrix(len(whole), len(embedding)), [f"line {line.number}" for line in whole], write,
         faults, None if weighing is None else given, heading=tuple(heading) if heading else None,
         kept=tuple(heading[c] if heading else str(c + 1) for c in more), assumed=(*assumed, *roles.assumed),
+        holes=frozenset(numbers.holes),
     )  # fmt: skip
 
 
@@ -246,5 +252,5 @@ def read_word2vec(file: File, layout: Layout) -> Read:
 
     return Read(
         file, names, numbers.matrix(len(names), dim or 1), rows, write, faults,
-        heading=(str(len(names)), str(dim)) if counted else None,
+        heading=(str(len(names)), str(dim)) if counted else None, holes=frozenset(numbers.holes),
     )  # fmt: skip
