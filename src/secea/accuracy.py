@@ -23,6 +23,7 @@ from secea.table import Name, Table, TableLike, as_table
 
 BLOCK_VALUES: Final = 1 << 18
 """Numbers of a table that are looked at together."""
+GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def coarseness(table: Table, params: Params, form: str | Form = DEFAULT) -> Grid
 
 def with_decimals(params: Params, decimals: int, form: str | Form = DEFAULT) -> float:
     """The bound for numbers that have this many decimals, all of them, before there are tables."""
-    rows = np.round(np.random.default_rng(0).uniform(0, params.max_abs, (64, params.dim)), decimals)
+    spread = np.modf(np.arange(1, 1 + 64 * params.dim) * GOLDEN)[0].reshape(64, params.dim)  # no two of them are alike
+    rows = np.round(spread * params.max_abs, decimals)
     table = Table([str(i) for i in range(len(rows))], rows)
     return params.resolution + float(form_of(form).fill_widths(params, table)(rows).max()) / 2
 

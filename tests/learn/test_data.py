@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def test_arrays_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any]
 GRAPH = [(f"d{i}", "treats", f"s{i % 3}") for i in range(12)]
 
 
-def lines(rows: list[tuple[str, ...]], between: str = ",") -> str:
+def lines(rows: Sequence[tuple[str, ...]], between: str = ",") -> str:
     return "".join(between.join(row) + "\n" for row in rows)
 
 

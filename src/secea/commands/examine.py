@@ -19,10 +19,10 @@ from secea.commands import formats
 from secea.commands.plan import BASE_BYTES
 from secea.errors import DataError, ParamsError, TableError
 from secea.forms import form_of
-from secea.names import joining, key_of, spellings, text_of
+from secea.names import joining, spellings, text_of
 from secea.params import STEPS, Params
 from secea.party.form import Form
-from secea.table import Name
+from secea.table import Name, key_of
 
 MOST_LISTED: Final = 100
 """Groups of spellings that are listed; all are counted."""
