@@ -174,6 +174,15 @@ def test_everything_that_is_wrong_is_found_and_much_of_a_kind_is_counted(tmp_pat
     assert (source.doubled, source.missing) == (1, 11)
 
 
+def test_a_number_that_comes_late_in_a_column_of_texts_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = "".join(f"e{i},{'' if i < 2000 else 5},1\n" for i in range(2001))
+    path.write_text(f"name,x,y\n{rows}", encoding="utf-8")
+    with pytest.raises(DataError, match="line 2002: the column 'x' holds '5', and no number in the first lines"):
+        read(path)
+    assert read(path, Layout(columns=("y",))).kept == ("x",)
+
+
 # ---------------------------------------------------------------------------------------------------- other containers
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from secea.arithmetic.fixedpoint import Floats
 from secea.arrays import read_arrays, write_arrays
 from secea.atomic import Content
-from secea.commands.formats.source import Counted, Faults, File, Layout, Read, not_for, weight_column
+from secea.commands.formats.source import Faults, File, Layout, Places, Read, not_for, weight_column
 from secea.errors import DataError
 
 FLOATS: Final = (np.float16, np.float32, np.float64)
@@ -55,8 +55,8 @@ def read_npz(file: File, layout: Layout) -> Read:
         return lambda target: write_arrays(target, {"names": names, "matrix": _like(matrix, means)} | also)
 
     return Read(
-        file, names.tolist(), table, Counted(len(names)), write, Faults(file.shown), also.get(layout.weights or ""),
-        matrix.dtype,
+        file, names.tolist(), table, Places(range(len(names))), write, Faults(file.shown),
+        also.get(layout.weights or ""), matrix.dtype,
     )  # fmt: skip
 
 
@@ -90,5 +90,5 @@ def read_npy(file: File, layout: Layout) -> Read:
         np.save(target, _like(matrix, means))
         return target.getvalue()
 
-    rows = Counted(len(names), "row")
+    rows = Places(range(len(names)))
     return Read(file, names, table, rows, write, Faults(file.shown), stored=matrix.dtype, beside={beside.name: data})

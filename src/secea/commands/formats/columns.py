@@ -13,7 +13,7 @@ from secea.arithmetic.fixedpoint import Floats
 from secea.arrays import stored_like
 from secea.atomic import Content
 from secea.commands.formats.heading import KNOWN
-from secea.commands.formats.source import MISSING, Counted, Faults, File, Layout, Read, column, weight_column
+from secea.commands.formats.source import MISSING, Faults, File, Layout, Places, Read, column, weight_column
 from secea.errors import DataError, MissingExtra
 
 BATCH_ROWS: Final = 1 << 13
@@ -81,7 +81,8 @@ def read_parquet(file: File, layout: Layout) -> Read:
 
     table = np.zeros((0, 1 if listed else len(numbers))) if matrix is None else matrix
     return Read(
-        file, names, table, Counted(len(names)), write, faults, given, _stored(schema, numbers, pyarrow.types, table),
+        file, names, table, Places(range(len(names))), write, faults, given,
+        _stored(schema, numbers, pyarrow.types, table),
         heading=tuple(schema.names), kept=tuple(schema.names[c] for c in others if c not in (name, weights)),
         assumed=assumed, holes=frozenset(holes),
     )  # fmt: skip

@@ -194,17 +194,17 @@ class Read:
         return count
 
 
-class Counted(Sequence[str]):
-    """The places of rows that have no names of their own."""
+class Places(Sequence[str]):
+    """The places of rows: there may be millions of them."""
 
-    def __init__(self, rows: int, word: str = "row", first: int = 0) -> None:
-        self._rows, self._word, self._first = rows, word, first
+    def __init__(self, numbers: Sequence[int], word: str = "row") -> None:
+        self._numbers, self._word = numbers, word
 
     def __len__(self) -> int:
-        return self._rows
+        return len(self._numbers)
 
     def __getitem__(self, row: Any) -> Any:
-        return f"{self._word} {row + self._first}"
+        return f"{self._word} {self._numbers[row]}"
 
 
 def column(wanted: str, labels: Sequence[str], path: Path, option: str) -> int:

@@ -10,16 +10,19 @@ import itertools
 import math
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from secea.arithmetic.fixedpoint import Floats
 from secea.commands.formats import heading as rule
-from secea.commands.formats.source import MISSING, Faults, File, Layout, Read, column, not_for, weight_column
+from secea.commands.formats.source import MISSING, Faults, File, Layout, Places, Read, column, not_for, weight_column
 from secea.errors import DataError
 
-SAMPLE_LINES = 3
+SAMPLE_LINES: Final = 3
+"""Lines that are looked at to find what separates fields."""
+LOOKED_AT: Final = 1000
+"""Lines that are looked at to find which column is what."""
 
 
 class Line(NamedTuple):
@@ -66,6 +69,8 @@ class Roles(NamedTuple):
 
     name: int
     embedding: tuple[int, ...]
+    texts: tuple[int, ...]
+    """Those that are no part of it, since they hold no numbers."""
     assumed: tuple[str, ...]
 
 
@@ -113,8 +118,9 @@ def read_separated(file: File, layout: Layout) -> Read:
     sample = [line for line in itertools.islice(_lines(file), 10 * SAMPLE_LINES) if line.strip() and line[0] != "#"]
     delimiter = rule.separator(sample[:SAMPLE_LINES], expected)
     assumed = [] if delimiter == expected else [f"fields are separated by {rule.SEPARATORS[delimiter]}"]
-    lines = list(_separated(file, delimiter))
-    above = [lines.pop(0).fields for _ in range(rule.comments([line.fields for line in lines[:100]]))]
+    stream = _separated(file, delimiter)
+    lines = list(itertools.islice(stream, LOOKED_AT))
+    above = [lines.pop(0).fields for _ in range(rule.comments([line.fields for line in lines]))]
     heading = None
     if lines and layout.header is not False:
         first = rule.first_line(lines[0].fields, [line.fields for line in lines[1 : 1 + rule.LOOKED_AT]])
@@ -124,28 +130,35 @@ def read_separated(file: File, layout: Layout) -> Read:
             heading = lines.pop(0).fields
     faults = Faults(file.shown)
     if heading is None and not lines:
-        return _empty(file, faults)
+        return Read(file, [], np.zeros((0, 1)), [], lambda _: b"", faults)
     width = len(heading or lines[0].fields)
-    whole = []
-    for line in lines:
-        if len(line.fields) == width > 1:
-            whole.append(line)
-        else:
-            wanted = f"{width - 1} were" if width > 1 else "some are"
-            text = f"a name and {len(line.fields) - 1} numbers; {wanted} expected"
-            faults.add("lines of another length", f"line {line.number}", text)
-    roles = _roles(file, layout, heading, width, [line.fields for line in whole])
+    roles = _roles(file, layout, heading, width, [line.fields for line in lines if len(line.fields) == width > 1])
     weights = weight_column(layout.weights, heading[1:] if heading else (), file.shown)
     weighing = None if weights is None else weights + 1
     embedding = tuple(c for c in roles.embedding if c != weighing)
     others = [c for c in range(width) if c not in set(embedding)]
-    numbers, given = _Numbers(faults), array("d")
-    for line in whole:
-        numbers.add([line.fields[c] for c in embedding], f"line {line.number}")
+    numbers, given, places = _Numbers(faults), array("d"), array("q")
+    names: list[str] = []
+    kept: list[list[str]] = []
+    for line in itertools.chain(lines, stream):
+        where = f"line {line.number}"
+        if not len(line.fields) == width > 1:
+            wanted = f"{width - 1} were" if width > 1 else "some are"
+            text = f"a name and {len(line.fields) - 1} numbers; {wanted} expected"
+            faults.add("lines of another length", where, text)
+            continue
+        numbers.add([line.fields[c] for c in embedding], where)
         if weighing is not None:
             given.append(_weight(file, line, weighing))
-    kept = [[line.fields[c] for c in others] for line in whole]
-    names = [line.fields[roles.name] for line in whole]
+        for c in roles.texts:
+            if rule.is_number(line.fields[c]):
+                faults.add(
+                    "numbers in columns of texts", where, f"the column {rule.label(c, heading)} holds"
+                    f" {line.fields[c]!r}, and no number in the first lines; --columns says what the embedding is",
+                )  # fmt: skip
+        places.append(line.number)
+        names.append(line.fields[roles.name])
+        kept.append([line.fields[c] for c in others] if len(others) > 1 else names[-1:])
     style = _style(file)
 
     def write(means: Floats) -> bytes:
@@ -163,15 +176,11 @@ def read_separated(file: File, layout: Layout) -> Read:
 
     more = [c for c in others if c not in (roles.name, weighing)]
     return Read(
-        file, names, numbers.matrix(len(whole), len(embedding)), [f"line {line.number}" for line in whole], write,
+        file, names, numbers.matrix(len(names), len(embedding)), Places(places, "line"), write,
         faults, None if weighing is None else given, heading=tuple(heading) if heading else None,
         kept=tuple(heading[c] if heading else str(c + 1) for c in more), assumed=(*assumed, *roles.assumed),
         holes=frozenset(numbers.holes),
     )  # fmt: skip
-
-
-def _empty(file: File, faults: Faults) -> Read:
-    return Read(file, [], np.zeros((0, 1)), [], lambda _: b"", faults)
 
 
 def _roles(
@@ -193,7 +202,7 @@ def _roles(
             raise DataError(f"{file.shown}: the column {rule.label(name, heading)} has the names, and no numbers")
         if len(set(embedding)) < len(embedding):
             raise DataError(f"{file.shown}: --columns names a column twice")
-        return Roles(name, embedding, tuple(assumed))
+        return Roles(name, embedding, (), tuple(assumed))
     rest = [c for c in range(found.counted, width) if c != name]
     enough = len(rows) > 1 or heading is not None
     texts = [
@@ -209,7 +218,7 @@ def _roles(
         assumed.append(
             f"{what} no numbers: no part of the embedding, and left as {'they are' * (len(texts) > 1) or 'it is'}"
         )
-    return Roles(name, tuple(c for c in rest if c not in texts), tuple(assumed))
+    return Roles(name, tuple(c for c in rest if c not in texts), tuple(texts), tuple(assumed))
 
 
 def _weight(file: File, line: Line, place: int) -> float:
