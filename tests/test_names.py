@@ -19,7 +19,7 @@ from secea.errors import ParamsError, TableError
 from secea.forms import form_of
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
-from secea.names import Spelling, keys_of, near, text_of
+from secea.names import Spelling, joining, keys_of, near, spellings, text_of
 from secea.params import STEPS
 from secea.party.form import Form
 from secea.party.session import Session
@@ -306,5 +306,36 @@ def test_names_that_nearly_match_are_found_in_every_way() -> None:
 def test_what_a_rule_makes_one_entity_is_no_near_miss(some: list[str], rule: tuple[str, ...]) -> None:
     for name, other in near(some, [f" {name}" for name in some], rule):
         assert text_of(name, rule) != text_of(other, rule)
-        assert text_of(name, STEPS).lstrip("0") == text_of(other, STEPS).lstrip("0")
-    assert not near(some, some, STEPS) or any(name.strip().isdecimal() for name in some)
+    for name, other in near(some, some):
+        steps = joining([name, other])
+        assert bool(near([name], [other], STEPS)) == (steps is None)
+        assert steps is None or text_of(name, steps) == text_of(other, steps)
+
+
+@law
+@given(st.lists(text, unique=True))
+def test_groups_of_spellings_are_the_pairs_that_nearly_match(some: list[str]) -> None:
+    grouped = {frozenset((one, other)) for group in spellings(some) for one in group for other in group if one != other}
+    assert grouped == {frozenset(pair) for pair in near(some, some)}
+
+
+@pytest.mark.parametrize(
+    ("names", "steps"),
+    [
+        ((COMPOSED, APART), ("nfc",)),
+        (("a", " a "), ("strip",)),
+        (("A", "a"), ("casefold",)),
+        (("A ", "a"), ("strip", "casefold")),
+        ((COMPOSED, APART.upper() + " ", APART), ("nfc", "strip", "casefold")),
+        ((7, "7"), ()),
+        (("01", "1"), None),
+        (("7.0", 7), None),
+        (("beta  blocker", "beta blocker"), None),
+        (("\uff21", "A"), None),
+    ],
+)
+def test_the_fewest_steps_that_join_spellings_are_named(
+    names: tuple[Name, Name], steps: tuple[str, ...] | None
+) -> None:
+    assert joining(names) == steps
+    assert len(spellings(names)) == (steps != ())

@@ -7,6 +7,7 @@
 
 import warnings
 
+from secea.accuracy import Accuracy, accuracy
 from secea.arithmetic import _kernels
 from secea.engines.federation import Federation, aggregate
 from secea.errors import (
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SERVER",
+    "Accuracy",
     "CallError",
     "Client",
     "FaultyPeer",
@@ -65,6 +67,7 @@ __all__ = [
     "TableTypeError",
     "TwoClients",
     "Uncovered",
+    "accuracy",
     "aggregate",
     "plan",
 ]

@@ -14,6 +14,7 @@ import secea
 from secea.arithmetic.field import keep_freed_memory
 from secea.commands import shell
 from secea.commands.aggregate import aggregate
+from secea.commands.check import check
 from secea.commands.demo import demo
 from secea.commands.plan import plan
 from secea.learn.command import train
@@ -40,7 +41,8 @@ def main() -> None:
     Examples:
       secea demo                                          see it work, step by step
       secea train kg                                      what sharing gains, and what protection costs
-      secea aggregate a.npz b.csv c.vec --out means/      your own tables
+      secea check a.npz b.csv c.vec                       do your own tables fit together?
+      secea aggregate a.npz b.csv c.vec --out means/      their means
       secea plan --clients 10 --entities 14541 --dim 128  what a federation would cost
       secea COMMAND --help                                more examples
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
@@ -289,5 +291,5 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (demo, train, report, aggregate, plan, audit, keygen, roster, completion):
+for command in (demo, train, report, aggregate, check, plan, audit, keygen, roster, completion):
     main.add_command(command)

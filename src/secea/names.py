@@ -10,9 +10,12 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import combinations
 from typing import TypeAlias
 
 from secea.errors import TableError
+from secea.params import STEPS
 from secea.table import Name, Table, canonical_names, key_of, keys, same_twice
 
 Rule: TypeAlias = str | Sequence[str] | Callable[[str], str]
@@ -118,6 +121,8 @@ class Spelling:
 def near(some: Iterable[object], others: Iterable[object], rule: Rule = ()) -> list[tuple[Name, Name]]:
     """Pairs of names that are two entities and nearly look like one: in their Unicode form, case, blanks or zeros.
 
+    Also in blanks within them, or in a .0 at their end, which no step of `normalize` makes alike.
+
     >>> near(["aspirin", "01"], ["Aspirin ", 1, "aspirin"])
     [('aspirin', 'Aspirin '), ('01', 1)]
     """
@@ -128,6 +133,32 @@ def near(some: Iterable[object], others: Iterable[object], rule: Rule = ()) -> l
     return [(name, other) for name, other in pairs if text_of(name, rule) != text_of(other, rule)]
 
 
+def spellings(names: Iterable[Name]) -> list[tuple[Name, ...]]:
+    """Groups of names that are several entities and nearly look like one, as for `near`, out of all that are given.
+
+    >>> spellings(["aspirin", "Aspirin ", "codeine", "7", "007", 7])
+    [('aspirin', 'Aspirin '), ('7', '007')]
+    """
+    alike: Mapping[str, dict[Name, Name]] = defaultdict(dict)
+    for name in names:
+        alike[_loose(name)].setdefault(key_of(name), name)
+    return [tuple(group.values()) for group in alike.values() if len(group) > 1]
+
+
+def joining(names: Sequence[Name]) -> tuple[str, ...] | None:
+    """The fewest steps of `normalize` that make one entity of these names; None if all of them do not."""
+    for count in range(len(STEPS) + 1):
+        for steps in combinations(STEPS, count):
+            with suppress(TableError):  # nothing is left of a name
+                if len({key_of(text_of(name, steps)) for name in names}) == 1:
+                    return steps
+    return None
+
+
 def _loose(name: Name) -> str:
-    text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", str(name)).strip().casefold())
-    return (text.lstrip("0") or "0") if text.isdecimal() else text
+    """What names that nearly match have in common. It takes more for one than `normalize` does: that is a hint."""
+    text = " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", str(name)).casefold()).split())
+    whole = text.partition(".")
+    if whole[0].isdecimal() and not whole[2].strip("0"):  # a table with gaps makes 7.0 of 7
+        return whole[0].lstrip("0") or "0"
+    return text

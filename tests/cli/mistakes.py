@@ -62,7 +62,7 @@ MISTAKES = (
         "A wrong file",
         (f"{TABLES} wset.csv --out means", f"{TABLES} picture.csv --out means", f"{TABLES} notes.pdf --out means"),
         (3, 3, 3),
-        ("wset.csv cannot be read: no such file", "picture.csv, line 1", "save the file as UTF-8", ".npz, .csv"),
+        ("wset.csv cannot be read: no such file", "picture.csv, line 1", "save the file as UTF-8", ".npz, .npy, .csv"),
     ),
     Mistake(
         "T too large",

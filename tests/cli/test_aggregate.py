@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from secea import atomic
 from secea.cli import main
-from secea.commands.formats import READERS, read
+from secea.commands.formats import READERS, Layout, read
 
 VALUES = {
     "north": {"a": [0.5, 1.0], "b": [2.0, -1.0]},
@@ -36,6 +36,9 @@ def write(path: Path, table: dict[str, list[float]], *, header: bool = True) -> 
     match path.suffix:
         case ".npz":
             np.savez(path, names=np.array(names), matrix=matrix)
+        case ".npy":
+            np.save(path, matrix)
+            path.with_suffix(".names.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
         case ".parquet":
             parquet.write_table(pyarrow.table({"name": names, "x": list(matrix)}), path)
         case ".csv" | ".tsv":
@@ -79,7 +82,9 @@ def test_each_client_gets_its_means_in_the_format_of_its_table(tmp_path: Path, s
         if suffix in (".csv", ".tsv", ".vec", ".txt"):
             first = [path.read_text().splitlines()[0] for path in (source, result)]
             assert (first[0] == first[1]) == header
-    assert sorted(path.name for path in (tmp_path / "means").iterdir()) == sorted(Path(path).name for path in given)
+    assert sorted(path.name for path in (tmp_path / "means").iterdir()) == sorted(
+        p.name for p in (tmp_path / "in").iterdir()
+    )
 
 
 def test_formats_mix_and_names_are_compared_as_texts(tmp_path: Path) -> None:
@@ -158,11 +163,11 @@ BROKEN = {
     "lone.csv": (b"a\nb\n", "line 1: a name and 0 numbers; some are expected"),
     "count.vec": (b"3 2\na 1 2\nb 1 2\n", "line 1: it says 3 entities, and 2 follow"),
     "length.vec": (b"1 3\na 1 2\n", "line 2: a name and 2 numbers; 3 were expected"),
-    "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give a larger --max-abs"),
+    "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give --max-abs 128, or scale"),
     "wide.csv": (b"a,1,2,3\n", "has embeddings of length 3,"),
     "text.npz": (b"hello", "is not an .npz file of plain arrays"),
     "text.parquet": (b"hello", "is no parquet file"),
-    "table.xlsx": (b"hello", "a table is a file that ends in .npz, .csv, .tsv, .parquet, .vec, .txt"),
+    "table.xlsx": (b"hello", "a table is a file that ends in .npz, .npy, .csv, .tsv, .parquet, .vec, .txt"),
 }
 
 
@@ -184,7 +189,7 @@ def test_a_table_in_arrays_is_checked_by_row(tmp_path: Path) -> None:
         ({"x": ones}, "holds the arrays x; expected two arrays"),
         ({"names": np.array(["a", "a"]), "matrix": ones}, "row 1: the entity 'a' is in row 0 too"),
         ({"names": np.array(["a"]), "matrix": ones}, "1 names need a matrix of as many rows"),
-        ({"names": np.array(["a", "b"]), "matrix": ones.astype(np.float16)}, "save it as float32 or float64"),
+        ({"names": np.array(["a", "b"]), "matrix": ones.astype(np.int8)}, "save it as float32 or float64"),
         ({"names": np.array([0.5, 1.5]), "matrix": ones}, "names must be texts or integers"),
     ):
         np.savez(tmp_path / "x.npz", **arrays)
@@ -303,7 +308,7 @@ def test_weights_come_from_a_column_which_the_result_keeps(tmp_path: Path, suffi
     assert ran.exit_code == 0, ran.output
     assert "A weighted mean is exact to within" in ran.output
     for path in given:
-        result = read(tmp_path / "m" / path.name, "samples")
+        result = read(tmp_path / "m" / path.name, Layout(weights="samples"))
         assert result.table.weights is not None
         assert dict(zip(result.table.names, result.table.weights.tolist(), strict=True)) == WEIGHTS[path.stem]
         rows = dict(zip(map(str, result.table.names), result.table.matrix.tolist(), strict=True))
@@ -350,7 +355,7 @@ def test_rows_can_be_left_out_openly(tmp_path: Path) -> None:
     given = [str(weighed(tmp_path / f"{name}.csv", VALUES[name], some[name])) for name in VALUES]
     ran = aggregate(*given, "--out", str(tmp_path / "m"), "--partial", "--weights", "samples")
     assert ran.exit_code == 0, ran.output
-    result = read(tmp_path / "m" / "south.csv", "samples").table
+    result = read(tmp_path / "m" / "south.csv", Layout(weights="samples")).table
     assert result.matrix == pytest.approx(np.array([VALUES["north"]["a"], VALUES["south"]["7"]]), abs=1e-5)
     assert "--partial needs --weights" in aggregate(*given, "--out", str(tmp_path / "n"), "--partial").output
 

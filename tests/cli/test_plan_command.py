@@ -72,6 +72,17 @@ def test_a_plan_with_weights_says_how_exact_their_means_are() -> None:
     assert (ran.exit_code, "noise does not go together with partial or max_weight" in ran.output) == (3, True)
 
 
+def test_a_plan_says_how_exact_means_of_numbers_with_few_decimals_are() -> None:
+    found = planned("--decimals", "3")
+    assert found["decimals"] == 3
+    assert found["bound"] == pytest.approx(found["params"]["resolution"] + 5e-4)
+    assert found["accuracy"][-1] == "Numbers with 3 decimals: off by up to 5.0e-04 more; all digits avoid that."
+    assert "Where numbers are coarser (bf16, a few decimals), the error grows" in " ".join(planned()["accuracy"])
+    exact = planned("--decimals", "1", "--form", "paillier", "--key-bits", "2048")
+    assert exact["bound"] == exact["params"]["resolution"]
+    assert exact["accuracy"][-1] == "Numbers with 1 decimal are as exact."
+
+
 def test_a_plan_says_whom_you_must_trust() -> None:
     words = ["plan", "--clients", "4", "--entities", "60", "--per-client", "30", "--dim", "4"]
     shown = " ".join(CliRunner().invoke(main, words).output.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyarrow import parquet
 
 from secea.errors import DataError
 from secea.learn.data import Dataset, read
+from secea.learn.lines import Columns
 
 TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "hates", "a")]
 
@@ -154,3 +156,65 @@ def test_arrays_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any]
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(DataError, match=error):
         read("kg", [str(tmp_path / "x.npz")])
+
+
+# ------------------------------------------------------------------------------------------------------------ headings
+
+GRAPH = [(f"d{i}", "treats", f"s{i % 3}") for i in range(12)]
+
+
+def lines(rows: Sequence[tuple[str, ...]], between: str = ",") -> str:
+    return "".join(between.join(row) + "\n" for row in rows)
+
+
+HEADINGS: dict[str, tuple[str, str, Columns, int, str]] = {
+    "known words": ("kg", "head,relation,tail\nx,r,y\n", Columns(), 1, ""),
+    "a word that is known": ("kg", "drug,rel,disease\na,treats,b\n", Columns(), 1, "read as a heading"),
+    "words that are nowhere else": ("kg", "drug,cures,illness\n" + lines(GRAPH), Columns(), 12, "read as a heading"),
+    "the same in a few lines": ("kg", "drug,cures,illness\n" + lines(GRAPH[:3]), Columns(), 4, "read as a row"),
+    "a first row of the graph": ("kg", lines(GRAPH), Columns(), 12, ""),
+    "a first row that shares its relation": ("kg", "x,treats,y\n" + lines(GRAPH), Columns(), 13, ""),
+    "edges without a connection": ("social", "a,b\nc,d\ne,f\n", Columns(), 3, "read as a row"),
+    "words over numbers": ("social", "a,b\n1,2\n2,3\n", Columns(), 2, "it has words where the others have numbers"),
+    "numbers": ("social", "1,2\n2,3\n", Columns(), 2, ""),
+    "ratings with a time": ("recommend", "user,item,rating,ts\nu,i,4,99\n", Columns(), 1, ""),
+    "ratings of books": ("recommend", "reader,book,stars\nu,i,4\nu,j,3\n", Columns(), 2, "read as a heading"),
+    "ratings": ("recommend", "u,i,4\nu,j,3\n", Columns(), 2, ""),
+    "told: a heading": ("kg", "x,r,y\na,r,b\n", Columns(header=True), 1, ""),
+    "told: no heading": ("kg", "head,relation,tail\na,r,b\n", Columns(header=False), 2, ""),
+    "told: columns by label": ("kg", "id,to,how,of\n1,b,r,a\n", Columns(columns=("of", "how", "to")), 1, ""),
+    "told: columns by number": ("kg", "1,b,r,a\n", Columns(columns=("4", "3", "2")), 1, ""),
+    "known labels in another order": ("kg", "tail,x,head,relation\nb,0,a,r\n", Columns(), 1, "read as a heading"),
+}
+
+
+@pytest.mark.parametrize("case", HEADINGS)
+def test_a_first_line_is_recognised_or_it_is_said_what_was_assumed(tmp_path: Path, case: str) -> None:
+    task, text, said, rows, assumed = HEADINGS[case]
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8")
+    data = read(task, [str(tmp_path / "x.csv")], (), said)
+    assert len(data.parts[0].all) == rows
+    assert assumed in " ".join(data.assumed)
+    assert bool(data.assumed) == bool(assumed)
+    if "column" in case or "order" in case:
+        assert named(data) == [[("a", "r", "b")]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        (("a", "b"), r"--columns needs 3 columns: head, relation, tail; it has 2"),
+        (("head", "relation", "z"), r"x\.csv has no column 'z'; there are head, relation, tail"),
+        (("1", "2", "9"), r"x\.csv has no column '9'; there are head"),
+    ],
+)
+def test_columns_that_are_not_there_are_told(tmp_path: Path, columns: tuple[str, ...], error: str) -> None:
+    (tmp_path / "x.csv").write_text("head,relation,tail\na,r,b\n", encoding="utf-8")
+    with pytest.raises(DataError, match=error):
+        read("kg", [str(tmp_path / "x.csv")], (), Columns(columns=columns))
+
+
+def test_columns_of_parquet_are_chosen_by_label_too(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"n": [0], "to": ["b"], "of": ["a"], "how": ["r"]}), tmp_path / "x.parquet")
+    data = read("kg", [str(tmp_path / "x.parquet")], (), Columns(columns=("of", "how", "to")))
+    assert named(data) == [[("a", "r", "b")]]

@@ -17,6 +17,7 @@ from secea.errors import DataError
 from secea.forms import form_of
 
 if TYPE_CHECKING:
+    from secea.commands.formats import Source
     from secea.engines.traffic import Hop
 
 
@@ -38,27 +39,31 @@ class Step(Protocol):
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
 @click.option("--sigma", metavar="N", default=40, show_default=True, help="Statistical security, in bits.")
-@click.option(
-    "--weights", multiple=True, metavar="COLUMN|FILE",
-    help="Means are weighted: by a column of every table, or by a file for each table, in their order, with a whole"
-    " number for each name.",
-)  # fmt: skip
+@shell.weights_option
+@shell.layout_options
 @shell.min_owners_option
 @shell.partial_option
 @shell.noise_option
 @shell.normalize_option
 @shell.form_option
 @shell.json_option
-def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, **params: Any) -> None:
+def aggregate(
+    tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, header: bool | None, name_column: str | None,
+    columns: str, format: str, **params: Any,
+) -> None:  # fmt: skip
     """Mean embeddings of tables in files: one TABLE for each client, one result for each in FOLDER.
 
     It takes two tables or more. With two, each client can work out the other's rows of what they share, and a note says
     so.
 
-    A result has the name and the format of its table, and the same entities: .npz with `names` and `matrix`; .csv or
-    .tsv, a name and its numbers in each line; .parquet, a column of names, and one of lists or several of numbers;
-    .vec or .txt, word2vec's text. Names are compared as texts, as they are or with --normalize; results have your own
-    spelling.
+    A result has the name and the format of its table, and the same entities: .npz with `names` and `matrix`; .npy
+    with its names in a file beside it; .csv or .tsv, a name and its numbers in each line; .parquet, a column of names,
+    and one of lists or several of numbers; .vec or .txt, word2vec's text. Text may be packed (.csv.gz). A TABLE - is
+    standard input. Columns that are no part of the embedding come back as they are.
+
+    What is not certain about a file, such as whether its first line is a heading, is said in a note. `secea check`
+    looks at tables and does nothing else. Names are compared as texts, as they are or with --normalize; results have
+    your own spelling.
 
     Weights are whole numbers, such as counts of samples; a row of weight 0 is left out. With --partial they are 0 or 1.
     An entity with too few owners (--min-owners) keeps its own row. What each of these shows to whom is printed by
@@ -73,21 +78,31 @@ def aggregate(tables: tuple[Path, ...], out: Path, force: bool, as_json: bool, *
       secea aggregate *.csv --out means/ --collusion 2 --max-abs 8
       secea aggregate *.parquet --out means/ --force --json
       secea aggregate *.csv --out means/ --weights samples --min-owners 3
+      secea aggregate *.csv --out means/ --name-column drug --columns x,y,z
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
     if len(tables) < 2:
         raise click.UsageError(f"at least 2 tables are needed, one for each client; {len(tables)} given")
     if params["partial"] and not params["weights"]:
         raise click.UsageError("--partial needs --weights: 0 for the rows that are left out, and 1 for all others")
+    if tables.count(Path("-")) > 1:
+        raise click.UsageError("standard input is one table; - is given twice")
+    layout = {"header": header, "name_column": name_column, "columns": split(columns), "format": format}
     with _steps(len(tables) + 3) as step, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        result = run(tables, out, force=force, step=step, **params)
-    result["notes"] = [str(warning.message) for warning in warned]
+        result = run(tables, out, force=force, step=step, layout=layout, **params)
+    assumed = [f"{client['table']}: {each}" for client in result["clients"] for each in client["assumed"]]
+    result["notes"] = [*assumed, *(str(warning.message) for warning in warned)]
     for note in result["notes"]:
         shell.console(stderr=True).print(f"note: {note}", soft_wrap=True, markup=False)
     if as_json:
         shell.echo_json(result)
     else:
         _show(result)
+
+
+def split(columns: str) -> tuple[str, ...]:
+    """The columns that were listed."""
+    return tuple(each.strip() for each in columns.split(",") if each.strip())
 
 
 def run(
@@ -97,28 +112,33 @@ def run(
     force: bool,
     step: Step,
     form: str,
+    layout: Mapping[str, Any],
     weights: Sequence[str] = (),
     **params: Any,
 ) -> dict[str, Any]:
     """Read, aggregate, write; nothing is written before everything is there."""
-    column, listed = _weights(weights, len(paths))
-    targets = _targets(paths, out, force)
+    column, listed = weight_files(weights, len(paths))
+    from secea.accuracy import accuracy
     from secea.commands import formats
     from secea.engines.federation import Federation
     from secea.names import said
     from secea.params import Params
 
+    reading = formats.Layout(**layout, weights=column)
+    targets = _targets([formats.shown(path, reading) for path in paths], out, force)
     sources = []
     for path, file in zip(paths, listed, strict=True):
         step(f"reading {path.name}")
-        source = formats.read(path, column)
+        source = formats.read(path, reading)
         sources.append(source if file is None else formats.weighed(source, file))
+    files = _files(sources, targets, force)
     if weights and not params.get("partial"):
         given = [int(source.table.weights.max()) for source in sources if source.table.weights is not None]
         params["max_weight"] = max(1, *given)
     asked = Params(clients=len(sources), dim=sources[0].table.dim, **params)
     settings = form_of(form).checked(asked)
-    formats.check(sources, settings.max_abs, settings.normalize)
+    for fault in formats.faults(sources, settings.max_abs, settings.normalize):
+        raise DataError(fault)
     fed = Federation(settings, form)
     started = time.perf_counter()
     step("set-up")
@@ -126,14 +146,21 @@ def run(
     fed.setup([source.table.names for source in sources])
     ready = time.perf_counter()
     step("round")
-    means = fed.round([source.table for source in sources])
+    tables = [source.table for source in sources]
+    means = fed.round(tables)
     done = time.perf_counter()
     step("writing")
-    write_all({target: source.write(mean.matrix) for target, source, mean in zip(targets, sources, means, strict=True)})
+    exact = accuracy(tables, fed.params, fed.form, dtypes=[source.stored for source in sources])
+    results = (source.write(mean.matrix) for source, mean in zip(sources, means, strict=True))
+    write_all(dict(zip(targets, results, strict=True)) | files)
     return {
         "clients": [
-            {"table": str(source.path), "means": str(target), "entities": len(source.table)}
-            for source, target in zip(sources, targets, strict=True)
+            {
+                "table": str(source.path), "means": str(target), "entities": len(source.table),
+                "assumed": list(source.assumed), "columns_kept": list(source.kept), "step": grid.step,
+                "decimals": grid.decimals, "coarse_rows": grid.rows,
+            }
+            for source, target, grid in zip(sources, targets, exact.grids, strict=True)
         ],
         "union": fed.server.M,
         "dim": settings.dim,
@@ -141,16 +168,18 @@ def run(
         "form": form,
         "normalize": said(settings.normalize),
         "resolution": settings.resolution,
+        "bound": exact.bound,
+        "exact": list(exact.told([str(source.path) for source in sources])),
         "options": {name: getattr(settings, name) for name in settings.options},
         "accuracy": list(fed.form.disclosure(fed.params).accuracy),
         "below_minimum": [len(names) for names in fed.below_minimum],
         "without_mean": [len(names) for names in fed.without_mean],
         "seconds": {"setup": ready - started, "round": done - ready},
         "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},
-    }
+    }  # fmt: skip
 
 
-def _weights(given: Sequence[str], tables: int) -> tuple[str | None, list[Path | None]]:
+def weight_files(given: Sequence[str], tables: int) -> tuple[str | None, list[Path | None]]:
     """The column that has weights; or a file for each table."""
     if len(given) == 1 and not Path(given[0]).is_file():
         return given[0], [None] * tables
@@ -178,6 +207,20 @@ def _targets(paths: Sequence[Path], out: Path, force: bool) -> list[Path]:
         if target.exists() and not force:
             raise DataError(f"{target} exists; choose another --out, or replace it with --force")
     return targets
+
+
+def _files(sources: Sequence[Source], targets: Sequence[Path], force: bool) -> dict[Path, bytes]:
+    """What belongs to results, such as a file of names; it is no other result, and replaces nothing unasked."""
+    files: dict[Path, bytes] = {}
+    for source, target in zip(sources, targets, strict=True):
+        for name, content in source.beside.items():
+            beside = target.with_name(name)
+            if beside in targets or beside in files:
+                raise DataError(f"two results would be named {name}; rename one of the tables")
+            if beside.exists() and (not force or beside.samefile(source.path.with_name(name))):
+                raise DataError(f"{beside} exists; choose another --out, or replace it with --force")
+            files[beside] = content
+    return files
 
 
 def write_all(files: Mapping[Path, Content]) -> None:
@@ -223,15 +266,17 @@ def _show(result: dict[str, Any]) -> None:
         grid.add_row(str(n), client["table"], f"{client['entities']:,}", client["means"])
     shell.console().print(grid)
     sent, seconds = result["bytes"], result["seconds"]
-    exact = f"means exact to within {result['resolution']:.1e}"
+    exact, *coarse = result["exact"]
     if options := result["options"]:
-        exact = ", ".join(f"{name} {value}" for name, value in options.items())
+        exact = "; ".join((", ".join(f"{name} {value}" for name, value in options.items()), exact))
         for line in result["accuracy"]:
             click.echo(line)
     click.echo(
         f"union {result['union']:,}, dim {result['dim']}, form {result['form']}; {exact}; set-up"
         f" {seconds['setup']:.2f} s, {size(sent['setup'])}; round {seconds['round']:.2f} s, {size(sent['round'])}"
     )
+    for line in coarse:
+        click.echo(line)
     counts = zip(result["clients"], result["without_mean"], result["below_minimum"], strict=True)
     for client, count, below in counts:
         if count:

@@ -56,6 +56,10 @@ FLOAT_BYTES: Final = 4
     "--precision", metavar="N", default=24, show_default=True, help="Bits: a mean is exact to within max_abs * 2^-N."
 )
 @click.option(
+    "--decimals", metavar="D", type=click.IntRange(0, 15),
+    help="Numbers have D decimals: say how exact their means are.  [all digits]",
+)  # fmt: skip
+@click.option(
     "--sigma", metavar="N", default=40, show_default=True, help="Statistical security over all rounds, in bits."
 )
 @click.option("--rounds", metavar="N", default=1000, show_default=True, help="Rounds for which that is promised.")
@@ -141,7 +145,7 @@ def plan(
 
 def _planned(
     mbit: float, limits: fits.Limits, *, more: bool, entities: int, per_client: int | None, form: str,
-    queries: str | None, **params: Any,
+    queries: str | None, decimals: int | None, **params: Any,
 ) -> dict[str, Any]:  # fmt: skip
     own = entities if per_client is None else per_client
     if not own <= entities <= params["clients"] * own:
@@ -154,7 +158,16 @@ def _planned(
     chosen = form_of(form, queries=queries)
     settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
     with shell.working("measuring this machine"):
-        return report(settings, chosen, mbit, limits, more=more)
+        found = report(settings, chosen, mbit, limits, more=more)
+    if decimals is not None:
+        from secea.accuracy import with_decimals
+
+        bound = with_decimals(settings, decimals, chosen)
+        off = bound - settings.resolution
+        digits = f"Numbers with {decimals} decimal{'s' * (decimals != 1)}"
+        line = f"{digits}: off by up to {off:.1e} more; all digits avoid that." if off else f"{digits} are as exact."
+        found |= {"accuracy": (*found["accuracy"], line), "decimals": decimals, "bound": bound}
+    return found
 
 
 def _policy(

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -75,6 +76,38 @@ min_owners_option = click.option(
 partial_option = click.option(
     "--partial", is_flag=True, help="Rows of weight 0 are left out openly: all see which slots nobody gave."
 )
+weights_option = click.option(
+    "--weights", multiple=True, metavar="COLUMN|FILE",
+    help="Means are weighted: by a column of every table, or by a file for each table, in their order, with a whole"
+    " number for each name.",
+)  # fmt: skip
+_LAYOUT = (
+    click.option(
+        "--header/--no-header", default=None,
+        help="Whether the first line of a .csv or .tsv is a heading.  [found out]",
+    ),
+    click.option(
+        "--name-column", metavar="NAME|NUMBER", help="The column of the names: its label, or its number from 1 on."
+        "  [the first, or pandas' index]",
+    ),
+    click.option(
+        "--columns", metavar="A,B,...", default="",
+        help="The columns of the embedding, by label or number.  [all others with numbers]",
+    ),
+    click.option(
+        "--format", type=click.Choice(["csv", "tsv", "vec", "npz", "parquet"]), default="csv", show_default=True,
+        help="What standard input holds, where a TABLE is -.",
+    ),
+)  # fmt: skip
+
+
+def layout_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What the columns of tables in files are."""
+    for option in reversed(_LAYOUT):
+        command = option(command)
+    return command
+
+
 noise_option = click.option(
     "--noise", metavar="X", type=float, default=0.0, show_default=True,
     help="Standard deviation of noise on the sum of an entity's rows, which all clients add together.",

@@ -108,6 +108,14 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="Spellings that are one entity: steps out of nfc, strip, casefold.  [as they are]",
         ),
         click.option(
+            "--header/--no-header", default=None,
+            help="Whether the first line of a text file is a heading.  [found out]",
+        ),
+        click.option(
+            "--columns", metavar="A,B,...",
+            help="Which columns hold what the task needs, in its order, by label or by number.  [the first ones]",
+        ),
+        click.option(
             "--min-owners", metavar="N", type=POSITIVE, default=1, show_default=True,
             help="No means for entities that fewer clients own: each keeps its own row.",
         ),
@@ -259,6 +267,8 @@ def _begin(task: str, options: dict[str, Any]) -> None:
     if dp["epsilon"] is None and dp["shared"]:
         raise click.UsageError("--dp-shared says how noise is made: say how much with --dp-epsilon")
     options["dp"] = None if dp["epsilon"] is None else dp
+    if options["columns"] is not None:
+        options["columns"] = tuple(name.strip() for name in options["columns"].split(","))
     methods = None
     if options["methods"] is not None:
         methods = tuple(name.strip() for name in options["methods"].split(","))

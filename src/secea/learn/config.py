@@ -60,6 +60,10 @@ class Config:
     """epsilon, delta and clip; and shared: whether all clients make the noise together."""
     normalize: tuple[str, ...] = ()
     """The steps of `Params.normalize`: which spellings in the data are one entity."""
+    header: bool | None = None
+    """Whether the first line of a text file is a heading. None: found out."""
+    columns: tuple[str, ...] = ()
+    """Which columns of files are the task's, in its order. Empty: the first ones."""
 
     @property
     def data(self) -> str:
@@ -69,6 +73,7 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """What goes into config.json, but for the metric, which the task knows."""
         lists = {"sources": list(self.sources), "methods": list(self.methods), "normalize": list(self.normalize)}
+        lists["columns"] = list(self.columns)
         return {"secea": __version__, "data": self.data, "optimizer": "reset", **asdict(self), **lists}
 
 
@@ -90,5 +95,5 @@ def read(path: Path) -> Config:
         raise DataError(f"{path.parent} is no run folder: it has no {path.name}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} does not hold the settings of a run: {error}") from None
-    fields |= {name: tuple(fields[name]) for name in ("sources", "methods", "normalize")}
+    fields |= {name: tuple(fields[name]) for name in ("sources", "methods", "normalize", "columns")}
     return Config(**fields)

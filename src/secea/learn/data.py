@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +15,8 @@ from numpy.typing import NDArray
 
 from secea.arrays import read_arrays
 from secea.errors import DataError, MissingExtra
+from secea.learn import lines
+from secea.learn.lines import Columns, row, wanted
 from secea.names import Rule, text_of
 from secea.table import Name
 
@@ -41,12 +42,6 @@ KINDS: Final = {
     "recommend": Kind(("user", "item", "rating"), (1,), 0, valued=True),
     "social": Kind(("source", "target"), (0, 1), None),
 }
-HEADER: Final = re.compile(
-    r"head|relation|tail|subject|predicate|object|source|target|from|to|[hrtspouv]|src|dst"
-    r"|(user|item|movie|node|id)_?(id|[12])?|rating|score|time(stamp)?",
-    re.IGNORECASE,
-)
-"""Words of which a first line that is no data consists."""
 PACKAGED: Final = ("kinships", "nations", "umls")
 """Knowledge graphs that lie inside the `pykeen` package."""
 SUFFIXES: Final = (".tsv", ".txt", ".csv", ".npz", ".parquet")
@@ -78,32 +73,35 @@ class Dataset:
     """One for each client where the data came split among clients; otherwise one."""
     clients: tuple[str, ...]
     """Names of the clients where the data came split; otherwise none."""
+    assumed: tuple[str, ...] = ()
+    """What files do not say for certain, such as whether the first line is a heading."""
 
 
-def read(task: str, sources: Sequence[str], rule: Rule = ()) -> Dataset:
+def read(task: str, sources: Sequence[str], rule: Rule = (), said: Columns = Columns()) -> Dataset:  # noqa: B008 - frozen
     """A data set by name, a file, a folder, or several files (one for each client).
 
-    Spellings that `rule` makes alike are one entity (`Params.normalize`).
+    Spellings that `rule` makes alike are one entity (`Params.normalize`). `said` is about columns of files.
     """
     kind = KINDS[task]
+    reader = _Files(kind, said)
     clients: tuple[str, ...] = ()
     if len(sources) > 1:
         paths = [Path(source) for source in sources]
-        raw, clients = [_one(path, kind) for path in paths], _stems(paths)
+        raw, clients = [reader.one(path) for path in paths], _stems(paths)
         name = "files"
     elif sources[0] in PACKAGED and not Path(sources[0]).exists():
         if task != "kg":
-            raise DataError(f"{sources[0]} is a knowledge graph; secea train {task} needs a file: {_wanted(kind)}")
-        raw, name = [_staged(_package_folder() / sources[0], kind)], sources[0]
+            raise DataError(f"{sources[0]} is a knowledge graph; secea train {task} needs a file: {wanted(kind)}")
+        raw, name = [_Files(kind).staged(_package_folder() / sources[0])], sources[0]
     else:
         path = Path(sources[0])
         name = path.stem
         if path.is_dir():
             files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
             if any(each.stem == "train" for each in files):
-                raw = [_staged(path, kind)]
+                raw = [reader.staged(path)]
             elif files:
-                raw, clients = [_one(each, kind) for each in files], _stems(files)
+                raw, clients = [reader.one(each) for each in files], _stems(files)
             else:
                 raise DataError(f"the folder {path} holds no data: {', '.join(SUFFIXES)}")
         elif path.suffix == ".npz" and path.exists() and (numbers := _numbered(path)):
@@ -111,8 +109,8 @@ def read(task: str, sources: Sequence[str], rule: Rule = ()) -> Dataset:
             raw = [{s: _checked(arrays.get(f"{s}_{n}"), path, f"{s}_{n}", kind) for s in STAGES} for n in numbers]
             clients = tuple(f"client {n}" for n in range(len(numbers)))
         else:
-            raw = [_one(path, kind)]
-    return _indexed(name, raw, clients, kind, rule)
+            raw = [reader.one(path)]
+    return replace(_indexed(name, raw, clients, kind, rule), assumed=tuple(reader.assumed))
 
 
 Raw: TypeAlias = dict[str, list[tuple[Any, ...]]]
@@ -123,7 +121,7 @@ def _indexed(name: str, raw: Sequence[Raw], clients: tuple[str, ...], kind: Kind
     """Names become ids: the places in their sorted list. Of several spellings of an entity the first one stays."""
     everything = list(itertools.chain.from_iterable(rows for part in raw for rows in part.values()))
     if not everything:
-        raise DataError(f"{name} holds no rows; {_wanted(kind)}")
+        raise DataError(f"{name} holds no rows; {wanted(kind)}")
     spelled = {each: text_of(each, rule) for each in _sorted({row[c] for row in everything for c in kind.entities})}
     first = {text: each for each, text in reversed(spelled.items())}
     place_of = {text: i for i, text in enumerate(dict.fromkeys(spelled.values()))}
@@ -151,44 +149,48 @@ def _sorted(names: set[Name]) -> tuple[Name, ...]:
     return tuple(sorted(names, key=lambda name: (isinstance(name, str), name)))
 
 
-def _one(path: Path, kind: Kind) -> Raw:
-    """One file, for one client or for all: stages where it has them, else all rows are still to be held out."""
-    if path.suffix not in SUFFIXES or not path.is_file():
-        there = f"data sets that come along: {', '.join(PACKAGED)} (kg)"
-        raise DataError(
-            f"there is no data set and no file {str(path)!r}; {there}; files: {', '.join(SUFFIXES)}, {_wanted(kind)}"
-        )
-    if path.suffix == ".npz":
-        arrays = _arrays(path)
-        if "train" in arrays:
-            return {stage: _checked(arrays.get(stage), path, stage, kind) for stage in STAGES}
-        if len(arrays) != 1:
-            found = ", ".join(arrays) or "none"
-            raise DataError(f"{path} must hold train_0, ..., or train and test, or one array; it holds {found}")
-        ((name, array),) = arrays.items()
-        return {"train": _checked(array, path, name, kind), "valid": [], "test": []}
-    reader = _parquet if path.suffix == ".parquet" else _text
-    return {"train": reader(path, kind), "valid": [], "test": []}
+class _Files:
+    """Files that are read one after the other, and what was assumed about them."""
 
+    def __init__(self, kind: Kind, said: Columns = Columns()) -> None:  # noqa: B008 - frozen
+        self._kind, self._said = kind, said
+        self.assumed: list[str] = []
 
-def _staged(folder: Path, kind: Kind) -> Raw:
-    """A folder with train, valid and test."""
-    found: Raw = {}
-    for stage in STAGES:
-        files = [path for path in sorted(folder.iterdir()) if path.stem == stage and path.suffix in SUFFIXES]
-        if len(files) > 1:
-            raise DataError(f"{folder} has {files[0].name} and {files[1].name}: which one is meant?")
-        found[stage] = _one(files[0], kind)["train"] if files else []
-    return found
+    def one(self, path: Path) -> Raw:
+        """One file, for one client or for all: stages where it has them, else all rows are still to be held out."""
+        kind = self._kind
+        if path.suffix not in SUFFIXES or not path.is_file():
+            there = f"data sets that come along: {', '.join(PACKAGED)} (kg)"
+            raise DataError(
+                f"there is no data set and no file {str(path)!r}; {there}; files: {', '.join(SUFFIXES)}, {wanted(kind)}"
+            )
+        if path.suffix == ".npz":
+            arrays = _arrays(path)
+            if "train" in arrays:
+                return {stage: _checked(arrays.get(stage), path, stage, kind) for stage in STAGES}
+            if len(arrays) != 1:
+                found = ", ".join(arrays) or "none"
+                raise DataError(f"{path} must hold train_0, ..., or train and test, or one array; it holds {found}")
+            ((name, array),) = arrays.items()
+            return {"train": _checked(array, path, name, kind), "valid": [], "test": []}
+        rows, assumed = (lines.parquet if path.suffix == ".parquet" else lines.text)(path, kind, self._said)
+        self.assumed += assumed
+        return {"train": rows, "valid": [], "test": []}
+
+    def staged(self, folder: Path) -> Raw:
+        """A folder with train, valid and test."""
+        found: Raw = {}
+        for stage in STAGES:
+            files = [path for path in sorted(folder.iterdir()) if path.stem == stage and path.suffix in SUFFIXES]
+            if len(files) > 1:
+                raise DataError(f"{folder} has {files[0].name} and {files[1].name}: which one is meant?")
+            found[stage] = self.one(files[0])["train"] if files else []
+        return found
 
 
 def _stems(paths: Sequence[Path]) -> tuple[str, ...]:
     stems = [path.stem for path in paths]
     return tuple(stems) if len(set(stems)) == len(stems) else tuple(f"client {n}" for n in range(len(stems)))
-
-
-def _wanted(kind: Kind) -> str:
-    return f"{len(kind.columns)} columns: {', '.join(kind.columns)}"
 
 
 def _package_folder() -> Path:
@@ -202,65 +204,6 @@ def _package_folder() -> Path:
 
 
 # ------------------------------------------------------------------------------------------------------- file formats
-
-
-def _text(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
-    """Lines of names: commas in .csv, tabs in others (or blanks where there is no tab)."""
-    rows: list[tuple[Any, ...]] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines: Iterable[list[str]] = csv.reader(file) if path.suffix == ".csv" else map(_fields, file)
-            for number, line in enumerate(lines, 1):
-                where = f"{path}, line {number}"
-                if not any(line) or (number == 1 and all(HEADER.fullmatch(word.strip()) for word in line)):
-                    continue
-                rows.append(_row([word.strip() for word in line], where, kind))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    except csv.Error as error:
-        raise DataError(f"{path} is no CSV file: {error}") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    return rows
-
-
-def _fields(line: str) -> list[str]:
-    return line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
-
-
-def _row(line: Sequence[Any], where: str, kind: Kind) -> tuple[Any, ...]:
-    """The columns of a row, with names that are not empty and a rating that is a number."""
-    wanted = len(kind.columns)
-    if len(line) < wanted or (len(line) > wanted and not kind.valued):  # ratings may have a time stamp
-        raise DataError(f"{where}: {len(line)} columns; expected {_wanted(kind)}")
-    row = list(line[:wanted])
-    for column, name in enumerate(row[: wanted - kind.valued]):
-        if name in ("", None):
-            raise DataError(f"{where}: the {kind.columns[column]} is empty")
-    if kind.valued:
-        try:
-            row[-1] = float(row[-1])
-        except (TypeError, ValueError):
-            raise DataError(f"{where}: the rating {row[-1]!r} is not a number") from None
-        if not np.isfinite(row[-1]):
-            raise DataError(f"{where}: the rating {row[-1]} is not finite")
-    return tuple(row)
-
-
-def _parquet(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
-    try:
-        from pyarrow import ArrowInvalid, parquet
-    except ImportError:
-        raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
-    try:
-        table = parquet.read_table(path)
-    except (ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is no parquet file: {str(error).splitlines()[0]}") from None
-    names = [name.lower() for name in table.column_names]
-    if set(kind.columns) <= set(names):
-        table = table.select([names.index(column) for column in kind.columns])
-    columns = [column.to_pylist() for column in table.columns]
-    return [_row(line, f"{path}, row {number}", kind) for number, line in enumerate(zip(*columns, strict=True), 1)]
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -279,7 +222,7 @@ def _checked(array: NDArray[Any] | None, path: Path, name: str, kind: Kind) -> l
         return []
     where = f"{path}, array {name}"
     if array.ndim != 2 or array.shape[1] < len(kind.columns):
-        raise DataError(f"{where} has shape {array.shape}; expected {_wanted(kind)}")
+        raise DataError(f"{where} has shape {array.shape}; expected {wanted(kind)}")
     if array.dtype.kind not in "iufU":
         raise DataError(f"{where} has dtype {array.dtype}; expected integers, texts, or floats beside ratings")
     ids = array[:, : len(kind.columns) - kind.valued]
@@ -290,6 +233,6 @@ def _checked(array: NDArray[Any] | None, path: Path, name: str, kind: Kind) -> l
         ids = ids.astype(np.int64)
     rows: list[list[Any]] = ids.tolist()
     if kind.valued:
-        for row, value in zip(rows, array[:, -1 if array.shape[1] == 3 else 2].tolist(), strict=True):
-            row.append(value)
-    return [_row(row, f"{where}, row {number}", kind) for number, row in enumerate(rows)]
+        for each, value in zip(rows, array[:, -1 if array.shape[1] == 3 else 2].tolist(), strict=True):
+            each.append(value)
+    return [row(each, f"{where}, row {number}", kind) for number, each in enumerate(rows)]

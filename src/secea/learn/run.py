@@ -30,6 +30,7 @@ from secea.learn.config import Config
 from secea.learn.folder import Folder, State
 from secea.learn.kg import Knowledge
 from secea.learn.learner import Learner, Score, Task, Training, touched
+from secea.learn.lines import Columns
 from secea.learn.models import MODELS, Dot, TransE
 from secea.learn.noise import Noise, new_key
 from secea.learn.recommend import Recommendation
@@ -52,7 +53,7 @@ class Run:
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = Folder(folder), config
-        data = files.read(config.task, config.sources, config.normalize)
+        data = files.read(config.task, config.sources, config.normalize, Columns(config.header, config.columns))
         split, number = _way(config, data)
         dealt = splits.deal(
             config.task, data, split, clients=number, seed=config.seed, share=config.share, core=config.core
@@ -64,7 +65,7 @@ class Run:
             config.methods, len(self.clients), config.collusion, config.max_abs or methods.MAX_ABS, **options
         )
         self.split = split
-        self.messages = [*dealt.messages, *self.task.messages(), *warned]
+        self.messages = [*data.assumed, *dealt.messages, *self.task.messages(), *warned]
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, len(self.clients)))
 
     @classmethod

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Got: TypeAlias = Mapping[tuple[IntEnum, int], bytes]
 """What arrived in a phase: the whole payload of each (kind, sender)."""
+Widths: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""How wide it is what is added below each number of some rows."""
 
 
 class Retry(Exception):
@@ -477,6 +479,13 @@ class Form(Protocol):
         """Who learns what, under which assumption, for people who sign it."""
         ...
 
+    def fill_widths(self, params: Params, table: Table) -> Widths:
+        """What an owner adds below its numbers: how wide that is for each number of some rows of this table.
+
+        A mean moves by at most half of it.
+        """
+        ...
+
     def ticks(self, params: Params, names: int) -> int:
         """The total of all clients' ticks in a set-up with this number of names."""
         ...
@@ -545,6 +554,10 @@ class FormDefaults:
     def needed(self, params: Params, at: Agreement) -> tuple[int, ...]:
         """Nobody in particular."""
         return ()
+
+    def fill_widths(self, params: Params, table: Table) -> Widths:
+        """Nothing is added."""
+        return np.zeros_like
 
     def begun(self, anchor: bytes, phase: str, numbers: dict[str, int], word: bytes) -> bytes:
         """A context that is bound to what was agreed on before, and to who takes part."""

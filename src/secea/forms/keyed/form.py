@@ -12,7 +12,7 @@ from secea.errors import ParamsError, TwoClients, Uncovered
 from secea.forms.keyed import planning
 from secea.forms.keyed.numbers import Numbers, numbers_of
 from secea.params import Params, integer, span
-from secea.party.form import Chore, FormDefaults
+from secea.party.form import Chore, FormDefaults, Widths
 from secea.party.phases import Agreement, Route, Row, row_of
 from secea.steps import oprf
 from secea.steps.union import COLUMNS, Geometry
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from secea.forms.keyed.handover import Handover
     from secea.party.disclosure import Disclosure
     from secea.party.session import Session
+    from secea.table import Table
 
 
 class Kind(IntEnum):
@@ -392,6 +393,12 @@ class Keyed(FormDefaults):
         from secea.forms.keyed.disclosure import disclosure
 
         return disclosure(self, params)
+
+    def fill_widths(self, params: Params, table: Table) -> Widths:
+        """What is below a number's grid is filled."""
+        from secea.forms.keyed.tables import fill_widths
+
+        return fill_widths(params, table)
 
     def ticks(self, params: Params, names: int) -> int:
         """Points that holders answer, and that clients check and unblind."""

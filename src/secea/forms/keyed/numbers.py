@@ -81,7 +81,7 @@ class Numbers:
     @property
     def cap(self) -> float:
         """The coarsest grid that an input is taken to have."""
-        return math.ldexp(1.0, math.frexp(self.max_abs)[1] - 1 - GRID_SHARE_BITS)
+        return cap_of(self.max_abs)
 
     def spread_of(self, honest: int) -> float:
         """What each participant adds to every slot, where at least so many are honest: its standard deviation."""
@@ -98,6 +98,11 @@ class Numbers:
     def read(self, x: Residues, noisy: int, planned: int | None = None) -> NDArray[np.float64]:
         """Read means from C*S/c plus the noise of `noisy` noise clients; the round began with `planned` of them."""
         return self.ring.join(x, math.ldexp(1.0 / self.C, -self.f), self.reach(noisy, planned) // 2)
+
+
+def cap_of(max_abs: float) -> float:
+    """The coarsest grid that a number within this range is taken to have."""
+    return math.ldexp(1.0, math.frexp(max_abs)[1] - 1 - GRID_SHARE_BITS)
 
 
 def wide_of(resolution: float, f: int, noisy: int) -> int:

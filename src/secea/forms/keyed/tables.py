@@ -6,19 +6,19 @@ Nothing but the table itself has to be whole: its grid is found block by block, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic import fixedpoint, grid, streams
 from secea.arithmetic.fixedpoint import Floats
-from secea.arithmetic.portable import fill_keys
+from secea.arithmetic.portable import fill_keys, grids_of
 from secea.errors import TableError, party
 from secea.forms import tables
-from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers
+from secea.forms.keyed.numbers import GRID_SHARE_BITS, Numbers, cap_of
 from secea.names import Spelling
 from secea.params import Params
 from secea.table import Name, Table, TableLike, as_table
@@ -203,8 +203,18 @@ def weighing_error(params: Params, weights: Sequence[int], distance: float) -> f
     off by twice that times (max_weight + 1) * c / sum(u); a third one covers the rows' own fill and the noise in the
     divisor. The blur moves the mean by sum((u - w) * (x - mean)) / sum(u).
     """
+    counted = sum(weight > 0 for weight in weights)
+    return float(weighing_errors(params, len(weights), counted, sum(weights), distance))
+
+
+def weighing_errors(params: Params, owners: Any, counted: Any, total: Any, distance: Any) -> Any:
+    """The same for many entities: arrays of owners, of those whose weight is not 0, and of the sums of weights."""
     assert params.max_weight is not None
-    count = sum(weight > 0 for weight in weights)
-    least = sum(weights) - HALF * count
-    first = 3 * params.resolution * (params.max_weight + 1) * len(weights) / least
-    return first + HALF * count * distance / least
+    least = total - HALF * counted
+    return (3 * params.resolution * (params.max_weight + 1) * owners + HALF * counted * distance) / least
+
+
+def fill_widths(params: Params, table: Table) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """How wide the fill is below each number of some rows of a table: as wide as its grid (K6)."""
+    found, cap = grid.grid_of(table.matrix, table.dtype), cap_of(params.max_abs)
+    return lambda rows: grids_of(rows, *grid.grid_of_rows(rows, *found), cap)
