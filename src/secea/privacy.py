@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.discrete import gaussian as discrete_gaussian
 from secea.errors import MissingExtra, ParamsError, TableError
+from secea.extras import installing
 from secea.forms import DEFAULT, form_of
 from secea.params import Params
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
@@ -307,7 +308,7 @@ def _accounting() -> tuple[Any, Any]:
         import dp_accounting
         from dp_accounting import rdp
     except ImportError:
-        raise MissingExtra("an epsilon needs the accountant: pip install dp-accounting, or 'secea[learn]'") from None
+        raise MissingExtra(f"an epsilon needs the accountant: {installing('dp-accounting')}") from None
     return dp_accounting, rdp
 
 

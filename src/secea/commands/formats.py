@@ -22,6 +22,7 @@ from secea.arithmetic.grid import blocks
 from secea.arrays import read_arrays, stored_like, write_arrays
 from secea.atomic import Content
 from secea.errors import DataError, MissingExtra, TableError
+from secea.extras import installing
 from secea.names import Rule, said, text_of
 from secea.table import Table
 
@@ -322,7 +323,7 @@ def _parquet(path: Path, weights: str | None) -> Source:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
+        raise MissingExtra(f"{path}: reading parquet needs pyarrow: {installing('pyarrow')}") from None
     try:
         file = parquet.ParquetFile(path)
         schema, count = file.schema_arrow, file.metadata.num_rows

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from secea.arrays import read_arrays
 from secea.errors import DataError, MissingExtra
+from secea.extras import installing
 from secea.names import Rule, text_of
 from secea.table import Name
 
@@ -196,7 +197,7 @@ def _package_folder() -> Path:
     spec = importlib.util.find_spec("pykeen")
     if spec is None or spec.submodule_search_locations is None:
         raise MissingExtra(
-            f"the data sets {', '.join(PACKAGED)} come with pykeen, which is not installed: pip install 'secea[learn]'"
+            f"the data sets {', '.join(PACKAGED)} come with pykeen, which is not installed: {installing('pykeen')}"
         )
     return Path(next(iter(spec.submodule_search_locations))) / "datasets"
 
@@ -251,7 +252,7 @@ def _parquet(path: Path, kind: Kind) -> list[tuple[Any, ...]]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
-        raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
+        raise MissingExtra(f"{path}: reading parquet needs pyarrow: {installing('pyarrow')}") from None
     try:
         table = parquet.read_table(path)
     except (ArrowInvalid, OSError) as error:
