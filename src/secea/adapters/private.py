@@ -32,8 +32,8 @@ class PrivateRows:
     >>> private = secea.privacy.Private(secea.privacy.Mechanism(clip=0.5, multiplier=2.0), delta=1e-5, rounds=10)
     >>> rows = PrivateRows(NumpyRows(["aspirin", "codeine"], matrix), private)
     >>> matrix += 8.0  # training
-    >>> private, bool((abs(rows.table().matrix) < 20).all())
-    (Private(0 of 10 releases, clip 0.5, deviation 2), True)
+    >>> rows.table(), private
+    (Table(2 x 3, float64), Private(1 of 10 releases, clip 0.5, deviation 2))
     """
 
     def __init__(self, rows: Rows, private: Private | None = None, *, clip: float | None = None) -> None:
