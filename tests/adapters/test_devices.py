@@ -5,6 +5,7 @@ Run it on a machine with a GPU too: what holds on the CPU holds there. It needs 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from secea.adapters import participant
 from secea.adapters.private import PrivateRows
 from secea.adapters.torch import Checkpoint, TorchRows
 from secea.privacy import Mechanism, Private
-from secea.table import as_table
+from secea.table import as_table, like
 from truth import true_means
 
 SITES: Final = ([f"e{n}" for n in range(40)], [f"e{n}" for n in range(20, 60)], [f"e{n}" for n in range(10, 50)])
@@ -45,6 +46,10 @@ def trained(model: nn.Embedding, optimizer: optim.Optimizer) -> None:
     optimizer.zero_grad()
     model(torch.arange(len(model.weight) // 2, device=model.weight.device)).float().square().sum().backward()
     optimizer.step()
+
+
+def step(model: nn.Embedding, optimizer: optim.Optimizer, round: int) -> None:
+    trained(model, optimizer)
 
 
 def error_of(dtype: torch.dtype, largest: float) -> float:
@@ -108,7 +113,7 @@ def test_rounds_of_participants_give_the_means_to_within_the_grid_of_their_numbe
         for names, model, optimizer in zip(SITES, models, optimizers, strict=True)
     ]
     sites = [
-        participant(own, lambda _, model=model, optimizer=optimizer: trained(model, optimizer))
+        participant(own, partial(step, model, optimizer))
         for own, model, optimizer in zip(rows, models, optimizers, strict=True)
     ]
     fed = Federation(Params(clients=3, dim=DIM))
@@ -170,3 +175,10 @@ def test_a_checkpoint_comes_back_on_the_models_device_with_its_privacy(device: s
     assert other.state[again.weight]["exp_avg"].device.type == device
     for what, value in own.state_dict().items():
         assert np.array_equal(rows.state_dict()[what], value), what
+
+
+@each_device
+def test_a_float16_tensor_of_a_mapping_stays_within_its_range(device: str) -> None:
+    source = {"a": torch.tensor([1.0, 65504.0], dtype=torch.float16, device=device)}
+    result = like(source, as_table(source), np.array([[1.0, 65530.0]]))
+    assert result["a"].tolist() == [1.0, 65504.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kinds import DIM, KINDS, SITES, numpy_model
+from kinds import DIM, KINDS, SITES, Model, numpy_model
 from secea import Federation, Params, Table
 from secea.adapters import participant
 from secea.adapters.numpy import NumpyRows
@@ -93,13 +94,18 @@ def test_with_noise_of_all_together_rows_are_clipped_alone() -> None:
         each.load(means)
 
 
-def test_in_a_federation_models_get_the_means_of_what_left(tmp_path: Path) -> None:
+def trains_the_first(model: Model) -> Callable[[int], object]:
+    return lambda _: model.train(0)
+
+
+def test_in_a_federation_models_get_the_means_of_what_left() -> None:
     models = [numpy_model(names, n) for n, names in enumerate(SITES)]
     own = [PrivateRows(model.rows, private(Mechanism(CLIP, 0.1))) for model in models]
-    sites = [participant(each, lambda _, model=model: model.train(0)) for each, model in zip(own, models, strict=True)]
+    sites = [participant(each, trains_the_first(model)) for each, model in zip(own, models, strict=True)]
     fed = Federation(Params(clients=3, dim=DIM))
     fed.setup([each.names() for each in sites])
     means: list[Any] = [None] * 3
+    given: list[Any] = []
     for number in range(3):
         given = [each.train(mean, number) for each, mean in zip(sites, means, strict=True)]
         means = fed.round(given)

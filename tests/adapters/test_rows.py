@@ -169,7 +169,7 @@ def test_models_of_gensim_without_one_vector_for_each_word_are_refused() -> None
         GensimRows(both)
     assert GensimRows(both.dv).names == tuple(f"text {n}" for n in range(8))
     with pytest.raises(TableTypeError, match="a Word2Vec model of gensim or its KeyedVectors, got dict"):
-        GensimRows({"a": [1.0]})  # type: ignore[arg-type]  # it is what a newcomer tries
+        GensimRows({"a": [1.0]})
 
 
 def test_a_pykeen_model_brings_its_labels_and_all_that_it_has_for_an_entity() -> None:
