@@ -200,7 +200,8 @@ OUTSIDE: Final = (
 )  # fmt: skip
 ENGINES: Final = re.compile(
     r"engines/.*|cli\.py|commands/.*|demo/.*|audit/.*|learn/.*|report/.*|adapters/torch\.py"
-    r"|arithmetic/_kernels/build\.py|arrays\.py|atomic\.py|__init__\.py"  # the latter warns of slow loops
+    r"|arithmetic/_kernels/build\.py|arrays\.py|atomic\.py"
+    r"|__init__\.py|extras\.py"  # they warn of slow loops, and look where the package came from
 )
 
 

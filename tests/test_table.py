@@ -197,13 +197,30 @@ def test_numbers_that_lie_askew_in_memory_are_numbers_like_others_and_not_copied
     assert np.abs(means[0].matrix - (plain + 1)).max() < 0.02
 
 
+def test_float16_is_held_by_float32_and_its_grid_is_found() -> None:
+    given = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float16)
+    table = Table(range(40), given)
+    assert table.dtype == as_table(dict(enumerate(given))).dtype == np.float32
+    assert np.array_equal(table.matrix, given)
+    bits, step = grid_of(table.matrix, table.dtype)
+    assert bits == 10, "significant bits below the leading one"
+    assert step == min(abs(x).as_integer_ratio()[1] ** -1 for x in given.ravel().tolist()), "and the least last place"
+
+
+def test_a_mapping_of_float16_gets_float16_and_stays_within_its_range() -> None:
+    source = {"a": np.array([1.0, 65504.0], np.float16), "b": [0.5, 1.0], "c": np.array([2.0, 3.0], np.float32)}
+    result = like(source, as_table(source), np.array([[1.0001, 65530.0], [0.5, 1.0], [2.0, 3.0]]))
+    assert [row.dtype for row in result.values()] == [np.float16, np.float64, np.float64]  # type: ignore[union-attr]
+    assert result["a"].tolist() == [1.0, 65504.0]
+
+
 def test_integers_become_float64_and_mixed_rows_their_common_type() -> None:
     assert as_table({"a": [1, 2]}).dtype == np.float64
     assert as_table({"a": np.zeros(2, np.float32), "b": np.zeros(2)}).dtype == np.float64
     assert as_table({"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)}).dtype == np.float32
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.complex128, np.bool_, object, "U3", "M8[s]"], ids=str)
+@pytest.mark.parametrize("dtype", [np.complex128, np.bool_, object, "U3", "M8[s]"], ids=str)
 def test_other_dtypes_are_refused_with_the_entity(dtype: Any) -> None:
     with pytest.raises(TableTypeError, match="the embedding of entity 'b' has dtype"):
         as_table({"a": np.zeros(2), "b": np.zeros(2, np.int64).astype(dtype)})

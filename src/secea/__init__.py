@@ -7,6 +7,7 @@
 
 import warnings
 
+from secea import extras
 from secea.accuracy import Accuracy, accuracy
 from secea.arithmetic import _kernels
 from secea.engines.federation import Federation, aggregate
@@ -75,8 +76,8 @@ __all__ = [
 if _kernels.MISSING:
     warnings.warn(
         f"secea runs without its compiled loops, and is many times slower ({_kernels.MISSING}). "
-        "Install a wheel for this system, or install a C compiler (Debian: apt install gcc) and then secea again: "
-        "pip install --force-reinstall --no-deps --no-cache-dir secea",
+        "Install a wheel for this system, or install a C compiler (Debian: apt install gcc) and then secea again, from "
+        f"the folder of its source: {extras.again()}",
         SlowKernels,
         stacklevel=2,
     )

@@ -44,7 +44,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea.arithmetic.discrete import gaussian as discrete_gaussian
+from secea.arithmetic.fixedpoint import Floats
 from secea.errors import MissingExtra, ParamsError, TableError
+from secea.extras import installing
 from secea.forms import DEFAULT, form_of
 from secea.params import Params
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
@@ -57,12 +59,12 @@ BELOW: Final = 1 - 2.0**-40
 FLOAT32_BITS: Final = 23
 
 
-def clipped(before: Rows, after: Rows, clip: float) -> Rows:
+def clipped(before: Floats, after: Floats, clip: float) -> Rows:
     """The rows `after`, none of them farther than `clip` from its row in `before`, in the Euclidean norm."""
     return np.asarray(before, np.float64) + _change(before, after, clip)
 
 
-def _change(before: Rows, after: Rows, clip: float) -> Rows:
+def _change(before: Floats, after: Floats, clip: float) -> Rows:
     _check_clip(clip)
     before, after = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if before.ndim != 2 or before.shape != after.shape:
@@ -119,7 +121,7 @@ class Mechanism:
         """What the rounds cost together, for a change of one row, or of `rows` rows of one client at once."""
         return _epsilon(self.multiplier / _root(rows), delta, rounds)
 
-    def noised(self, before: Rows, after: Rows, stream: KeyStream) -> Rows:
+    def noised(self, before: Rows, after: Floats, stream: KeyStream) -> Rows:
         """A client's rows as they leave it. `before` must be known to those who may see them, `after` may be anything.
 
         No two calls may have the same stream; `Private` takes care of that.
@@ -149,7 +151,7 @@ class Private:
         about = f"clip {self.mechanism.clip:g}, deviation {self.mechanism.deviation:.3g}"
         return f"Private({self.releases} of {self.rounds} releases, {about})"
 
-    def release(self, before: Rows, after: Rows) -> Rows:
+    def release(self, before: Floats, after: Floats) -> Rows:
         """The rows to contribute. Contribute them as they are: the same change released twice is paid for twice.
 
         `before` is what the others know: the means of the last round, and where there was none, any row that does not
@@ -160,7 +162,7 @@ class Private:
                 f"all {self.rounds} releases are spent, that is epsilon {self.epsilon():.3g} at delta {self.delta:g};"
                 " calibrate for more rounds before the first one"
             )
-        rows = self.mechanism.noised(before, after, KeyStream(self._entropy(SEED_BYTES)))
+        rows = self.mechanism.noised(np.asarray(before, np.float64), after, KeyStream(self._entropy(SEED_BYTES)))
         self.releases += 1
         return rows
 
@@ -307,7 +309,7 @@ def _accounting() -> tuple[Any, Any]:
         import dp_accounting
         from dp_accounting import rdp
     except ImportError:
-        raise MissingExtra("an epsilon needs the accountant: pip install dp-accounting, or 'secea[learn]'") from None
+        raise MissingExtra(f"an epsilon needs the accountant: {installing('dp-accounting')}") from None
     return dp_accounting, rdp
 
 

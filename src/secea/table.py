@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.fixedpoint import Floats
 from secea.errors import TableError, TableTypeError
+from secea.tensors import array_of, rows_like
 
 Name: TypeAlias = str | int
 """An entity's name: a non-empty string, or an integer, which is the same name as its decimal text: 7 is "7"."""
@@ -92,9 +93,9 @@ def name_bytes(name: Name) -> bytes:
 
 def _floats(values: object, what: str) -> Floats:
     try:
-        array = np.asarray(values)
-    except Exception as error:  # may be anything, for example for a tensor that is on a GPU
-        hint = "give numpy arrays or lists of floats; for a PyTorch tensor use tensor.detach().cpu().numpy()"
+        array = array_of(values)
+    except Exception as error:  # may be anything that an array-like object raises
+        hint = "give a numpy array, a PyTorch tensor or lists of floats"
         raise TableError(f"{what} is not a rectangular array of numbers ({error}); {hint}") from None
     if np.ma.isMaskedArray(values):
         raise TableTypeError(f"{what} is a masked array; fill it first, for example with array.filled(0.0)")
@@ -105,7 +106,7 @@ def _floats(values: object, what: str) -> Floats:
     if array.size == 0 and array.dtype == object:
         return array.astype(np.float64)
     raise TableTypeError(
-        f"{what} has dtype {array.dtype}; use float32 or float64 (for example array.astype('float32'))"
+        f"{what} has dtype {array.dtype}; use floats, such as float32 (for example array.astype('float32'))"
     )
 
 
@@ -141,6 +142,8 @@ def row_weights(weights: object, names: Sequence[Name]) -> NDArray[np.int64]:
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """Entity names and one float matrix with a row for each: float32 or float64, shape (names, dim).
+
+    A matrix of float16, and a PyTorch tensor on any device, become arrays: short floats become float32.
 
     `weights`, if given, has a whole number for each row: how much it counts in a weighted mean. 0 leaves it out.
 
@@ -238,8 +241,11 @@ def as_table(source: TableLike, dim: int | None = None) -> Table:
 
 
 def like(source: TableLike, table: Table, matrix: Floats) -> Table | dict[Any, Any]:
-    """A result of the same type as its source: a `Table` for a `Table`, a dict with the same keys for a mapping."""
+    """A result of the same type as its source: a `Table` for a `Table`, a dict with the same keys for a mapping.
+
+    Where a mapping has tensors or float16, its result has them too, and tensors are on the devices of those given.
+    """
     result = np.ascontiguousarray(matrix, table.dtype)
     if isinstance(source, Table):
         return Table.trusted(table.names, result)
-    return dict(zip(source, result, strict=True))
+    return dict(zip(source, rows_like(source.values(), result), strict=True))

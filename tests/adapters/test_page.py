@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
 
 def test_the_page_about_adapters_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 11
     names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, PAGE.name, "exec"), names)  # noqa: S102

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gensim.models import FastText, KeyedVectors, Word2Vec
+from gensim.models import Doc2Vec, FastText, KeyedVectors, Word2Vec
+from gensim.models.doc2vec import TaggedDocument
 from hypothesis import given
 from hypothesis import strategies as st
 from pykeen.models import CompGCN, ComplEx
+from pykeen.pipeline import pipeline
 from torch import nn
 
 from kinds import DIM, KINDS, SITES, factory_of, numpy_model, torch_model
@@ -20,7 +22,7 @@ from secea.adapters.gensim import GensimRows
 from secea.adapters.numpy import NumpyRows
 from secea.adapters.pykeen import pykeen_rows
 from secea.adapters.torch import TorchRows
-from secea.errors import TableError, TableTypeError
+from secea.errors import CallError, TableError, TableTypeError
 from truth import true_means
 
 
@@ -146,14 +148,28 @@ def test_gensims_norms_follow_the_means_and_words_may_be_added() -> None:
 def test_a_word2vec_model_goes_on_with_the_means() -> None:
     texts = [["aspirin", "helps", "pain"], ["codeine", "helps", "pain"]] * 4
     model = Word2Vec(texts, vector_size=4, min_count=1, workers=1, seed=1)
-    rows = GensimRows(model.wv)
+    rows = GensimRows(model)
+    assert rows.names == GensimRows(model.wv).names
     rows.load(Table(rows.names, np.ones((4, 4))))
     model.train(texts, total_examples=len(texts), epochs=1)
     assert np.abs(rows.table().matrix - 1).max() < 0.1
-    with pytest.raises(TableTypeError, match="got Word2Vec; give its `wv`"):
-        GensimRows(model)
-    with pytest.raises(TableTypeError, match="n-grams"):
-        GensimRows(FastText(texts, vector_size=4, min_count=1, workers=1, bucket=50).wv)
+    model.build_vocab([["warfarin", "thins", "blood"]], update=True)
+    assert "warfarin" in rows.names
+
+
+def test_models_of_gensim_without_one_vector_for_each_word_are_refused() -> None:
+    texts = [["aspirin", "helps", "pain"], ["codeine", "helps", "pain"]] * 4
+    fast = FastText(texts, vector_size=4, min_count=1, workers=1, bucket=50)
+    for each in (fast, fast.wv):
+        with pytest.raises(TableTypeError, match="n-grams: means of words would be overwritten; train Word2Vec"):
+            GensimRows(each)
+    tagged = [TaggedDocument(words, [f"text {n}"]) for n, words in enumerate(texts)]
+    both = Doc2Vec(tagged, vector_size=4, min_count=1, workers=1)
+    with pytest.raises(TableTypeError, match="give its `dv`, the documents, or its `wv`"):
+        GensimRows(both)
+    assert GensimRows(both.dv).names == tuple(f"text {n}" for n in range(8))
+    with pytest.raises(TableTypeError, match="a Word2Vec model of gensim or its KeyedVectors, got dict"):
+        GensimRows({"a": [1.0]})
 
 
 def test_a_pykeen_model_brings_its_labels_and_all_that_it_has_for_an_entity() -> None:
@@ -165,6 +181,32 @@ def test_a_pykeen_model_brings_its_labels_and_all_that_it_has_for_an_entity() ->
     rows.load({name: np.full(8, float(n)) for n, name in enumerate("abc")})
     found = model.entity_representations[0](indices=torch.tensor([factory.entity_to_id["c"]]))
     assert torch.equal(found, torch.full((1, 4), 2 + 2j))
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set", "ignore:Training instances are always shuffled")
+def test_the_result_of_a_pykeen_pipeline_brings_model_names_and_optimizer() -> None:
+    def result(**options: Any) -> Any:
+        return pipeline(
+            training=factory, testing=factory, model="ComplEx", model_kwargs={"embedding_dim": 4}, device="cpu",
+            random_seed=1, training_kwargs={"num_epochs": 1, "use_tqdm": False}, evaluation_kwargs={"use_tqdm": False},
+            **options,
+        )  # fmt: skip
+
+    factory = factory_of(["b", "a", "c"])
+    found, kept = result(), result(clear_optimizer=False)
+    rows = pykeen_rows(found)
+    assert (rows.names, rows.width) == (tuple(factory.entity_to_id), 8)
+    assert np.array_equal(rows.table().matrix, pykeen_rows(found.model, factory).table().matrix)
+    with pytest.raises(CallError, match=r"keep the optimizer with pipeline\(\.\.\., clear_optimizer=False\)"):
+        pykeen_rows(found, state="reset")
+    state, weight = kept.training_loop.optimizer.state, kept.model.entity_representations[0]._embeddings.weight
+    assert weight in state
+    pykeen_rows(kept).load(rows.table())
+    assert weight in state, "nothing was said of the optimizer"
+    pykeen_rows(kept, state="reset").load(rows.table())
+    assert weight not in state
+    with pytest.raises(CallError, match="a ComplEx does not know the names of its entities: give the triples factory"):
+        pykeen_rows(found.model)
 
 
 def test_a_pykeen_model_without_rows_of_its_own_is_refused() -> None:

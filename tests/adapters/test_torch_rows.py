@@ -36,6 +36,24 @@ def parameter() -> nn.Parameter:
     return nn.Parameter(torch.randn(3, 2))
 
 
+@pytest.mark.parametrize("make", [nn.Embedding, nn.EmbeddingBag, lambda *of: nn.Parameter(torch.ones(of)), torch.ones])
+def test_a_single_tensor_needs_no_list_and_no_word_about_an_optimizer(make: Callable[..., Any]) -> None:
+    single = make(3, 2)
+    rows, listed = TorchRows(NAMES, single), TorchRows(NAMES, [single], optimizer=None, state="keep")
+    assert np.array_equal(rows.table().matrix, listed.table().matrix)
+    rows.load(means(rows))
+    assert np.array_equal(listed.table().matrix, means(rows).matrix)
+
+
+def test_an_optimizer_that_nobody_named_keeps_its_state() -> None:
+    weight = parameter()
+    optimizer = trained(optim.Adam, weight)
+    before = {what: value.clone() for what, value in optimizer.state[weight].items()}
+    rows = TorchRows(NAMES, weight)
+    rows.load(means(rows))
+    assert all(torch.equal(optimizer.state[weight][what], value) for what, value in before.items())
+
+
 def test_adams_moments_are_kept_where_that_was_said() -> None:
     weight = parameter()
     optimizer = trained(optim.Adam, weight)
@@ -160,11 +178,26 @@ def test_a_state_without_rows_is_reset_for_all_of_them_or_not_at_all() -> None:
     assert not optimizer.state[weight]
 
 
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.items, self.users = nn.Embedding(3, 2), nn.Sequential(nn.EmbeddingBag(3, 2))
+
+
 computed = torch.ones(3, 2, requires_grad=True) * 2
 MISTAKES: dict[str, tuple[type[SecEAError], Callable[[nn.Parameter], object]]] = {
     'state must be "keep" or "reset", got \'Reset\'': (CallError, lambda w: rows_of(NAMES, [w], "Reset")),
-    "needs the optimizer; without one": (CallError, lambda w: rows_of(NAMES, [w], "reset")),
-    "tensors must be a list": (TableTypeError, lambda w: rows_of(NAMES, w)),
+    "needs the optimizer: give optimizer=, or leave": (CallError, lambda w: rows_of(NAMES, [w], "reset")),
+    "with an optimizer, say what becomes of its state": (
+        CallError,
+        lambda w: TorchRows(NAMES, w, optimizer=optim.Adam([w])),
+    ),
+    "or a list of them, got nothing": (TableTypeError, lambda w: rows_of(NAMES, [])),
+    "or a list of them, got dict": (TableTypeError, lambda w: rows_of(NAMES, {"a": w})),
+    r"got Whole; give what has the rows: model\.items, model\.users\.0": (
+        TableTypeError,
+        lambda w: rows_of(NAMES, Whole()),
+    ),
     "2 names for 3 rows; to use only some rows, give a mapping": (TableError, lambda w: rows_of(NAMES[:2], [w])),
     r"'a' has row 3, the tensors have rows 0\.\.2": (TableError, lambda w: rows_of({"a": 3}, [w])),
     "'a' and 'b' both have row 1": (TableError, lambda w: rows_of({"a": 1, "b": 1}, [w])),

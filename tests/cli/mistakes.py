@@ -93,7 +93,7 @@ MISTAKES = (
         "A missing extra",
         ("secea train kg", "secea aggregate north.csv south.csv west.parquet --out means"),
         (4, 4),
-        ("pip install 'secea[learn]'", "pip install pyarrow"),
+        ("pip install 'torch>=2.4' 'pykeen>=1.11'", "pip install 'pyarrow>=15'"),
         "The core does without PyTorch and pyarrow.",
         ("torch", "pyarrow"),
     ),

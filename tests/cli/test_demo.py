@@ -181,7 +181,7 @@ def test_without_pykeen_there_is_data_all_the_same(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pykeen", None)
     assert world(None, clients=3, dim=2, seed=0).name == "borders"
     ran = CliRunner().invoke(main, ["demo", "--data", "umls"])
-    assert (ran.exit_code, "pip install 'secea[learn]'" in ran.output) == (4, True)
+    assert (ran.exit_code, "pip install 'pykeen>=1.11'" in ran.output) == (4, True)
 
 
 def test_borders_are_listed_once_and_states_are_spelled_alike() -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from graphs import a_run, write_triples
 from secea.cli import main
 from secea.errors import DataError, ParamsError
+from secea.extras import installing
 from secea.learn import methods, show
 from secea.learn.folder import Folder
 from secea.learn.methods import METHODS
@@ -396,7 +397,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
     ran = invoke("kg")
     assert ran.exit_code == 4
-    assert ran.output == "secea: secea train needs PyTorch and what goes with it: pip install 'secea[learn]'\n"
+    assert ran.output == f"secea: secea train needs PyTorch and what goes with it: {installing('learn')}\n"
 
 
 def test_an_interrupt_leaves_a_folder_to_go_on_with(

@@ -1,8 +1,8 @@
 """Bring your own model: move embeddings, by entity name, out of a model and back into it.
 
 `Rows` is the interface. `secea.adapters.torch`, `.pykeen`, `.gensim` and `.numpy` implement it for their kinds of
-models. Only the adapter that you import needs its library. `participant` connects rows and your training function to
-any engine.
+models, and `.private` puts differential privacy around any of them. Only the adapter that you import needs its library.
+`participant` connects rows and your training function to any engine.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ def participant(
         if means is not None:
             rows.load(means)
         train(number)
+        table = rows.table()
         if keep:
-            keep.save()
-        return rows.table()
+            keep.save()  # after the table: with privacy, that counts a release
+        return table
 
     def end(means: Table | None) -> None:
         if means is not None:

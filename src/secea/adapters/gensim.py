@@ -10,23 +10,31 @@ from secea.errors import TableTypeError
 from secea.table import Name, Table, TableLike
 
 if TYPE_CHECKING:
-    from gensim.models import KeyedVectors
+    from gensim.models import KeyedVectors, Word2Vec
 
 
 class GensimRows:
-    """All keys of `KeyedVectors` (`model.wv` of a Word2Vec model). Loading means also updates the vectors' norms.
+    """All words of a `Word2Vec` model, or all keys of `KeyedVectors`. Loading means also updates the vectors' norms.
+
+    Of a `Doc2Vec` model give `model.dv`, the documents, or `model.wv`, the words. FastText makes the vectors of words
+    from n-grams, so that means of words would be overwritten: it is refused.
 
     The rest of a model stays at its site: the output layer (`syn1neg`), counts, and the learning rate. `weights` are
     those of the rows, as for `NumpyRows`: with "trained", words that the last texts did not have weigh 0.
     """
 
-    def __init__(self, vectors: KeyedVectors, *, weights: Weights | None = None) -> None:
+    def __init__(self, vectors: KeyedVectors | Word2Vec, *, weights: Weights | None = None) -> None:
+        kind = type(vectors).__name__
+        if hasattr(vectors, "dv"):
+            raise TableTypeError(
+                f"a {kind} model has vectors of documents and of words: give its `dv`, the documents, or its `wv`"
+            )
+        vectors = getattr(vectors, "wv", vectors)
         if not hasattr(vectors, "index_to_key"):
-            hint = "; give its `wv`" if hasattr(vectors, "wv") else ""
-            raise TableTypeError(f"expected gensim's KeyedVectors, got {type(vectors).__name__}{hint}")
+            raise TableTypeError(f"expected a Word2Vec model of gensim or its KeyedVectors, got {kind}")
         if hasattr(vectors, "vectors_ngrams"):
             raise TableTypeError(
-                "FastText makes the vectors of words from n-grams: means of words would be overwritten"
+                "FastText makes the vectors of words from n-grams: means of words would be overwritten; train Word2Vec"
             )
         self._vectors, self._weighing = vectors, Weighing(weights)
         _ = self._rows  # raises an error if the vectors cannot be used

@@ -9,15 +9,20 @@ from pickle import UnpicklingError
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.optim import Adagrad, Optimizer
 
 from secea.adapters import in_order
 from secea.adapters.weights import Weighing, Weights
 from secea.atomic import replace_files
-from secea.errors import CallError, DataError, TableError, TableTypeError
+from secea.errors import CallError, DataError, MissingExtra, TableError, TableTypeError
+from secea.extras import installing
 from secea.table import Name, Table, TableLike, canonical_names
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.optim import Adagrad, Optimizer
+except ModuleNotFoundError as missing:
+    raise MissingExtra(f"secea.adapters.torch needs PyTorch: {installing('torch')}") from missing
 
 State: TypeAlias = Literal["keep", "reset"]
 """What happens to the optimizer's state of these rows when means are loaded."""
@@ -35,18 +40,19 @@ class TorchRows:
     """Some entities of a PyTorch model. An entity's row joins one row from each of `tensors`.
 
     `names` are the entities of all rows in order, or a mapping from names to row numbers for some of them. The row of a
-    `padding_idx` belongs to nobody and is left out. Each of `tensors` is an `nn.Embedding`, or a parameter or tensor
-    with one entry per row. A vector of biases is one column, a complex number is two (real, imaginary), and further
-    dimensions are flattened. All clients must join the same tensors in the same order.
+    `padding_idx` belongs to nobody and is left out. `tensors` is an `nn.Embedding` or `nn.EmbeddingBag`, or a parameter
+    or tensor with one entry per row, or a list of several. A vector of biases is one column, a complex number is two
+    (real, imaginary), and further dimensions are flattened. All clients must join the same tensors in the same order.
 
-    `state` says what happens to the optimizer's state of these rows (for example Adam's moments) when means are loaded:
-    "keep" leaves it as it is, "reset" sets it back to its start.
+    Give the `optimizer` that trains these rows, and `state`: what happens to its state of these rows (for example
+    Adam's moments) when means are loaded. "keep" leaves it as it is, "reset" sets it back to its start. Without an
+    optimizer nothing but the rows is touched.
 
     `weights` says what rows weigh in a round, for `Params(partial=True)` or `max_weight`: see `Weights`. For example
     `weights="trained"` leaves out rows that did not change since the last means.
 
     >>> e, bias = nn.Embedding(2, 3), nn.Parameter(torch.zeros(2))
-    >>> rows = TorchRows(["aspirin", "codeine"], [e, bias], optimizer=None, state="keep")
+    >>> rows = TorchRows(["aspirin", "codeine"], [e, bias])
     >>> rows.width
     4
     >>> rows.load({"aspirin": [1.0, 2.0, 3.0, 4.0], "codeine": [5.0, 6.0, 7.0, 8.0]})
@@ -57,18 +63,26 @@ class TorchRows:
     def __init__(
         self,
         names: Iterable[object] | Mapping[Any, int],
-        tensors: Sequence[nn.Module | Tensor],
+        tensors: nn.Module | Tensor | Sequence[nn.Module | Tensor],
         *,
-        optimizer: Optimizer | None,
-        state: State,
+        optimizer: Optimizer | None = None,
+        state: State | None = None,
         weights: Weights | None = None,
     ) -> None:
-        if state not in ("keep", "reset"):
+        if state not in ("keep", "reset", None):
             raise CallError(f'state must be "keep" or "reset", got {state!r}')
         if state == "reset" and optimizer is None:
-            raise CallError('state="reset" needs the optimizer; without one use state="keep"')
-        if isinstance(tensors, Tensor | nn.Module) or not tensors:
-            raise TableTypeError("tensors must be a list: [embedding] for a single one")
+            raise CallError('state="reset" needs the optimizer: give optimizer=, or leave state out')
+        if state is None and optimizer is not None:
+            raise CallError(
+                "with an optimizer, say what becomes of its state of these rows (for example Adam's moments) when means"
+                ' are loaded: state="reset" sets it back to its start, state="keep" leaves it'
+            )
+        if isinstance(tensors, Tensor | nn.Module):
+            tensors = (tensors,)
+        if not isinstance(tensors, Sequence) or not tensors:
+            got = type(tensors).__name__ if tensors else "nothing"
+            raise TableTypeError(f"expected an nn.Embedding, a parameter or a tensor, or a list of them, got {got}")
         self._sources, self._optimizer, self._state = tuple(tensors), optimizer, state
         self.names: tuple[Name, ...] = canonical_names(names)
         rows = self._count()
@@ -178,7 +192,7 @@ class TorchRows:
 
 
 class Stateful(Protocol):
-    """Anything with a state dict: a module, an optimizer, a learning rate schedule."""
+    """Anything with a state dict: a module, an optimizer, a learning rate schedule, `PrivateRows`."""
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state."""
@@ -211,18 +225,32 @@ class Checkpoint:
 
     def save(self) -> None:
         """Save all parts. If that fails, what was saved before is still there."""
-        states = {name: part.state_dict() for name, part in self._parts.items()}
+        states = {name: _tensors_for_arrays(part.state_dict()) for name, part in self._parts.items()}
         try:
             replace_files({self._path: lambda file: torch.save(states, file)}, mode=0o600, durable=True)
         except OSError as error:
             raise DataError(f"{self._path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
+def _tensors_for_arrays(state: dict[str, Any]) -> dict[str, Any]:
+    """The state with a tensor for each numpy array, which PyTorch would not load as mere data."""
+    return {name: torch.from_numpy(each) if isinstance(each, np.ndarray) else each for name, each in state.items()}
+
+
 def _tensor(source: nn.Module | Tensor) -> Tensor:
     found = source.weight if isinstance(source, nn.Module) and hasattr(source, "weight") else source
     if not isinstance(found, Tensor):
-        raise TableTypeError(f"expected an nn.Embedding, a parameter or a tensor, got {type(source).__name__}")
+        raise TableTypeError(
+            f"expected an nn.Embedding, a parameter or a tensor, got {type(source).__name__}{_layers(source)}"
+        )
     return found
+
+
+def _layers(model: object) -> str:
+    """The embeddings of a whole model, which was given in place of one of them."""
+    parts = model.named_modules() if isinstance(model, nn.Module) else ()
+    found = [f"model.{name}" for name, part in parts if isinstance(part, nn.Embedding | nn.EmbeddingBag)]
+    return f"; give what has the rows: {', '.join(found)}" if found else ""
 
 
 def _columns(tensor: Tensor) -> int:

@@ -93,7 +93,7 @@ def measured(
     """All rates. Inputs are made up from a fixed seed; fill and noise come from the system."""
     cases = [(N, values, kind, 1) for N in clients for values in ATTACKS for kind in KINDS]
     cases += [(N, "same", kind, N - 1) for N in clients for kind in TOGETHER]
-    console, found = Console(stderr=True), list[Rates]()
+    console, found = Console(stderr=True, markup=False), list[Rates]()
     shown = track(cases, "counts", console=console, transient=True, disable=not console.is_terminal)
     for number, (N, values, kind, inside) in enumerate(shown):
         make, rng = counts.unlike if values == "own" else counts.alike, np.random.default_rng([N, number])
@@ -138,6 +138,6 @@ def show(found: Sequence[Rates], *, as_json: bool) -> None:
         rates = [f"{each.rates[q]:.1%}{'*' if each.marked(q) else ' '}" for q in rounds]
         row = (each.attack, each.values, each.inputs, str(each.clients), str(each.together), f"{each.chance:.1%}")
         grid.add_row(*row, *rates)
-    console = Console(width=170, highlight=False)
+    console = Console(width=170, highlight=False, markup=False)
     console.print(grid)
     console.print(f"\n* more than {DEVIATIONS:g} standard deviations above chance")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
+from rich.text import Text
 
 from secea.audit import FORMS, KEYED, PAILLIER, Claim, Finding, Mutant, Subject, examine
 from secea.audit.registry import all_mutants, caught_by, gathered, product
@@ -55,7 +55,7 @@ def unasked(findings: Sequence[Finding]) -> int:
 
 def _findings(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> list[Finding]:
     """With a bar on a terminal, and quietly elsewhere; all that concerns one form comes together."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     work = [(claim, form) for form in subjects for claim in claims if form in claim.forms]
     found: list[Finding] = []
@@ -70,7 +70,7 @@ def _findings(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> list[
 
 def _console() -> Console:
     """As wide as the terminal; wide enough for whole sentences elsewhere."""
-    return Console(highlight=False) if sys.stdout.isatty() else Console(width=170, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 170, highlight=False, markup=False)
 
 
 def _grid(*columns: str) -> Grid:
@@ -86,25 +86,25 @@ def _sentence(claim: str) -> str:
     return said[:1].upper() + said[1:]
 
 
-def _result(finding: Finding, mutant: Mutant | None) -> str:
+def _result(finding: Finding, mutant: Mutant | None) -> Text:
     if finding.ok:
-        return "[green]holds[/]"
+        return Text("holds", "green")
     if finding.broke_off:
-        return "[yellow]not checked[/]"
-    return "[red]objection[/]" if mutant else "[red]does not hold[/]"
+        return Text("not checked", "yellow")
+    return Text("objection" if mutant else "does not hold", "red")
 
 
 def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
     console = _console()
     if mutant is not None:
-        console.print(f"Mutant {mutant.name}: {mutant.missing}\n", markup=False, style="bold")
+        console.print(f"Mutant {mutant.name}: {mutant.missing}\n", style="bold")
     for form in dict.fromkeys(finding.form for finding in findings):
         console.print(TITLES[form], style="bold")
         grid = _grid("claim", "what is claimed", "checked by", "cases", "result")
         for each in findings:
             if each.form == form:
                 cases = f"{each.cases:,}" if each.ok else "-"
-                grid.add_row(each.name, escape(_sentence(each.claim)), each.method, cases, _result(each, mutant))
+                grid.add_row(each.name, _sentence(each.claim), each.method, cases, _result(each, mutant))
         console.print(grid)
         console.print()
         for each in findings:
@@ -113,10 +113,8 @@ def _show(findings: Sequence[Finding], mutant: Mutant | None) -> None:
     for each in findings:
         if not each.ok:
             said = each.objection or f"stopped early, before anything was found: {each.broke_off}"
-            console.print(
-                f"{each.name} ({each.form}): {said}", markup=False, style="yellow" if each.broke_off else "red"
-            )
-    console.print(_summary(findings, mutant), markup=False)
+            console.print(f"{each.name} ({each.form}): {said}", style="yellow" if each.broke_off else "red")
+    console.print(_summary(findings, mutant))
 
 
 def _show_table(console: Console, title: str, rows: Sequence[Mapping[str, str | int]]) -> None:
@@ -127,7 +125,7 @@ def _show_table(console: Console, title: str, rows: Sequence[Mapping[str, str | 
         column.justify = "right" if isinstance(value, int) else "left"
     for row in rows:
         cells = [f"{value:,}" if isinstance(value, int) else value for value in row.values()]
-        grid.add_row(*(f"[yellow]{cell}[/]" if cell == "yes" else escape(cell) for cell in cells))
+        grid.add_row(*(Text(cell, "yellow" if cell == "yes" else "") for cell in cells))
     console.print(grid)
     console.print()
 
@@ -172,4 +170,4 @@ def show_list(*, forms: Sequence[str], as_json: bool) -> None:
 
 def _fill(grid: Grid, rows: Iterable[tuple[str, ...]]) -> None:
     for row in rows:
-        grid.add_row(*map(escape, row))
+        grid.add_row(*row)

@@ -1,4 +1,4 @@
-"""NVFlare as an engine (NVFlare 2.9.0; `secea[nvflare]`): orders and replies are calls of its Collab API.
+"""NVFlare as an engine (NVFlare 2.9.0; the extra `nvflare`): orders and replies are calls of its Collab API.
 
 The submitted job contains no code and no secrets. It names two classes of this module, and the number of rounds. Keys,
 state and the user's functions stay at the sites (`secea.engines.site`). Each client's core runs in a process of its own

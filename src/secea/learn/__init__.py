@@ -1,1 +1,1 @@
-"""Representation learning over a federation: `secea train`. The tasks need the extra `secea[learn]`."""
+"""Representation learning over a federation: `secea train`. The tasks need the extra `learn`."""

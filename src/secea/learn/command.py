@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from secea.errors import MissingExtra, NothingMeasured
+from secea.extras import installing
 from secea.learn.methods import METHODS
 
 POSITIVE, ABOVE_ZERO = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
@@ -291,7 +292,7 @@ def _begin(task: str, options: dict[str, Any]) -> None:
 def _run(make: Callable[[], Any], as_json: bool) -> None:
     """Run to the end, and show it. If stopped, say how to continue."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingExtra("secea train needs PyTorch and what goes with it: pip install 'secea[learn]'")
+        raise MissingExtra(f"secea train needs PyTorch and what goes with it: {installing('learn')}")
     from rich.console import Console
 
     from secea.learn import show
@@ -303,7 +304,7 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
         )
     try:
         folder = run.folder.path
-        with show.bars(run.config.methods, run.rounds, Console(stderr=True)) as (watch, progress):
+        with show.bars(run.config.methods, run.rounds, Console(stderr=True, markup=False)) as (watch, progress):
             result = run.go(watch, progress)
     except KeyboardInterrupt:
         click.echo(f"stopped; continue with: secea train --resume {folder}", err=True)
@@ -314,7 +315,7 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
-        show.table(result, Console())
+        show.table(result, Console(markup=False))
     if not result["verdict"]["measured"]:
         raise NothingMeasured(
             f"{folder} is finished, but nothing could be measured{'' if run.tested else f'; {ADVICE}'}"

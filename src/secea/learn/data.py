@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from secea.arrays import read_arrays
 from secea.errors import DataError, MissingExtra
+from secea.extras import installing
 from secea.learn import lines
 from secea.learn.lines import Columns, row, wanted
 from secea.names import Rule, text_of
@@ -198,7 +199,7 @@ def _package_folder() -> Path:
     spec = importlib.util.find_spec("pykeen")
     if spec is None or spec.submodule_search_locations is None:
         raise MissingExtra(
-            f"the data sets {', '.join(PACKAGED)} come with pykeen, which is not installed: pip install 'secea[learn]'"
+            f"the data sets {', '.join(PACKAGED)} come with pykeen, which is not installed: {installing('pykeen')}"
         )
     return Path(next(iter(spec.submodule_search_locations))) / "datasets"
 

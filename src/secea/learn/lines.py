@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from secea.errors import DataError, MissingExtra
+from secea.extras import installing
 
 if TYPE_CHECKING:
     from secea.learn.data import Kind
@@ -153,7 +154,7 @@ def parquet(path: Path, kind: Kind, said: Columns) -> tuple[list[Names], tuple[s
         from pyarrow import ArrowInvalid
         from pyarrow.parquet import read_table
     except ImportError:
-        raise MissingExtra(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
+        raise MissingExtra(f"{path}: reading parquet needs pyarrow: {installing('pyarrow')}") from None
     try:
         table = read_table(path)
     except (ArrowInvalid, OSError) as error:

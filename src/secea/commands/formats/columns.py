@@ -15,6 +15,7 @@ from secea.atomic import Content
 from secea.commands.formats.heading import KNOWN
 from secea.commands.formats.source import MISSING, Faults, File, Layout, Places, Read, column, weight_column
 from secea.errors import DataError, MissingExtra
+from secea.extras import installing
 
 BATCH_ROWS: Final = 1 << 13
 """Rows of a Parquet file that are in memory together."""
@@ -29,7 +30,7 @@ def read_parquet(file: File, layout: Layout) -> Read:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise MissingExtra(f"{file.shown}: reading parquet needs pyarrow: pip install pyarrow") from None
+        raise MissingExtra(f"{file.shown}: reading parquet needs pyarrow: {installing('pyarrow')}") from None
     try:
         opened = parquet.ParquetFile(file.path)
         schema, count = opened.schema_arrow, opened.metadata.num_rows
