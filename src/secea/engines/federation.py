@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, TypeAlias, overload
 
 from secea.arithmetic.field import give_back_freed_memory
+from secea.arithmetic.fixedpoint import Floats
 from secea.engines import spool
 from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
@@ -230,10 +231,10 @@ class Federation:
         exchange = self._running_exchange
         with self._alone(), self._members.speaking():
             part = self.clients[self._members.number(client)].part
+            here, losses = set(self.clients) - set(self._members.numbers(absent)), self._lost(vanish)
             before = part.next_names
             part.update(names)
-            exchange.here = set(self.clients) - set(self._members.numbers(absent))
-            exchange.losses = self._lost(vanish)
+            exchange.here, exchange.losses = here, losses
             driver = self._driver_of(exchange)
             try:
                 driver.expect(exchange.here)
@@ -363,7 +364,7 @@ class Federation:
                 self._account.held(self._number, [self._members.called(n) for n in sorted(exchange.here)], well=well)
             here = exchange.here
             means = [
-                like(source, given[n], self.clients[n].part.give_means(given[n]), column_of(weighing[n]))
+                client_means(n, source, given[n], self.clients[n].part.give_means(given[n]), weighing[n])
                 if n in here
                 else None
                 for n, source in enumerate(sources)
@@ -522,15 +523,20 @@ def each_weights(members: Members, weights: Weights) -> list[Any]:
     return members.each(weights, "weights")
 
 
-def column_of(weights: object) -> str | None:
-    """The column of a client's DataFrame that has its weights, if one was named."""
-    return weights if isinstance(weights, str) else None
-
-
 def client_table(n: int, source: TableLike, dim: int | None = None, weights: Any = None) -> Table:
-    """A client's table, with weights for its rows. An error says which client's it is."""
+    """A client's table, with weights for its rows, or their column. An error says which client's it is."""
     try:
-        table = as_table(source, dim, column_of(weights))
-        return table if weights is None or isinstance(weights, str) else table.weighing(weights)
+        if isinstance(weights, str):
+            return as_table(source, dim, weights)
+        table = as_table(source, dim)
+        return table if weights is None else table.weighing(weights)
+    except TableError as error:
+        raise type(error)(f"{party(n)}: {error}") from None
+
+
+def client_means(n: int, source: TableLike, table: Table, means: Floats, weights: Any = None) -> Any:
+    """Means in the form in which the client's table came, likewise."""
+    try:
+        return like(source, table, means, weights if isinstance(weights, str) else None)
     except TableError as error:
         raise type(error)(f"{party(n)}: {error}") from None

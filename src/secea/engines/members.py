@@ -15,7 +15,6 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from secea.errors import SERVER, CallError, ProtocolError, SecEAError, TableError, TableTypeError
 from secea.frames import is_frame
-from secea.table import canonical_name
 
 Who: TypeAlias = int | str
 """A client: its number, or its name."""
@@ -144,9 +143,12 @@ class Members:
 def _name(name: object) -> str:
     if not isinstance(name, str):
         raise TableTypeError(f"the client name {name!r} is of type {type(name).__name__}; names of clients are texts")
+    if not name:
+        raise TableError("the name of a client is empty")
     if name == SERVER_NAME:
         raise TableError(f"no client can be called {name!r}: that is the server")
     try:
-        return str(canonical_name(name))
-    except TableError as error:
-        raise type(error)(str(error).replace("entity name", "client name")) from None
+        name.encode()
+    except UnicodeEncodeError:
+        raise TableError(f"the client name {name!r} holds a lone surrogate and is no valid unicode text") from None
+    return str.__str__(name)

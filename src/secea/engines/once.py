@@ -7,14 +7,14 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from numpy.typing import NDArray
 
-from secea.engines.federation import Federation, Weights, client_table, column_of, each_weights
+from secea.engines.federation import Federation, Weights, client_means, client_table, each_weights
 from secea.engines.members import Members
 from secea.errors import TableError, TableTypeError
 from secea.forms import DEFAULT, FormName, QueriesName
 from secea.frames import Frame, is_frame
 from secea.params import Normalize, Params
 from secea.party.form import Form
-from secea.table import Table, TableLike, like
+from secea.table import Table, TableLike
 
 Same = TypeVar("Same", bound=Table | Frame)
 """A table whose means come in one of the same type."""
@@ -135,12 +135,10 @@ def aggregate(
     )
     fed = Federation(params, form, queries)
     fed.setup(members.by_client([table.names for table in given]))
-    found = fed.round(given)
-    means = [
-        like(source, table, mean.matrix, column_of(w))
-        for source, table, mean, w in zip(listed, given, found, weighing, strict=True)
-    ]
-    return members.by_client(means)
+    found = [mean.matrix for mean in fed.round(given)]
+    with members.speaking():
+        each = zip(listed, given, found, weighing, strict=True)
+        return members.by_client([client_means(n, *of_client) for n, of_client in enumerate(each)])
 
 
 def _width(tables: list[Table]) -> int:

@@ -131,13 +131,11 @@ def write(source: object, names: Sequence[object], matrix: NDArray[Any], weights
     frame = _opened(source)
     assert frame is not None
     if not frame.rows:
-        return frame.with_columns({})
+        return frame.with_numbers((), matrix)
     weighing = _weights_column(frame, weights)
     columns = _embedding(frame, {_name_column(frame, weighing), weighing})
     try:
-        if frame.kind(columns[0]) == LIST:
-            return frame.with_columns({columns[0]: matrix})
-        return frame.with_columns({at: matrix[:, i] for i, at in enumerate(columns)})
+        return frame.with_numbers(columns, matrix)
     except TooLarge as error:
         raise TableError(f"the mean of {names[error.row]!r} is too large for the type of its column, {error}") from None
 

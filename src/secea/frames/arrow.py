@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,11 +73,11 @@ class ArrowTable:
         lengths = (np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks)
         return bool(rest == 0 and width > 0 and all((each == width).all() for each in lengths))
 
-    def with_columns(self, new: Mapping[int, NDArray[Any]]) -> Any:
+    def with_numbers(self, columns: Sequence[int], matrix: NDArray[Any]) -> Any:
         """See `Library`."""
         arrays, schema = list(self._frame.columns), self._frame.schema
-        for at, values in new.items():
-            arrays[at] = self._column(schema.field(at).type, values)
+        for i, at in enumerate(columns):
+            arrays[at] = self._column(schema.field(at).type, matrix if self.kind(at) == LIST else matrix[:, i])
             schema = schema.set(at, schema.field(at).with_type(arrays[at].type))
         return self._pa.Table.from_arrays(arrays, schema=schema)
 

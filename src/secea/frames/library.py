@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -57,8 +57,8 @@ class Library(Protocol):
         """The lists of a column as a matrix; one by one if their lengths differ or a value is missing."""
         ...
 
-    def with_columns(self, new: Mapping[int, NDArray[Any]]) -> Any:
-        """The same frame with other numbers in some columns; those of a matrix become lists."""
+    def with_numbers(self, columns: Sequence[int], matrix: NDArray[Any]) -> Any:
+        """The same frame with the columns of a matrix in these places, or with its rows in the one column of lists."""
         ...
 
 

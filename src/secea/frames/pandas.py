@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,24 +85,34 @@ class PandasFrame:
         return list(self._frame.iloc[:, at])
 
     def lists(self, at: int) -> NDArray[Any] | list[Any]:
-        """One by one: each is an object already."""
-        return list(map(np.asarray, self._frame.iloc[:, at]))
+        """A matrix, if all are arrays of one length; otherwise one by one."""
+        rows = list(map(np.asarray, self._frame.iloc[:, at]))
+        alike = len({(row.shape, row.dtype) for row in rows}) == 1
+        return np.stack(rows) if alike and rows[0].ndim == 1 and rows[0].size and rows[0].dtype.kind in "fiu" else rows
 
-    def with_columns(self, new: Mapping[int, NDArray[Any]]) -> Any:
+    def with_numbers(self, columns: Sequence[int], matrix: NDArray[Any]) -> Any:
         """Of the same class, with what is attached to it."""
-        old = self._frame
-        columns = {
-            at: self._column(at, new[at]) if at in new else old.iloc[:, at].array.copy()
-            for at in range(len(self.labels))
-        }
-        made = self._pd.DataFrame(columns, index=old.index)
+        old, pd = self._frame, self._pd
+        if len(columns) == len(self.labels) > 1 and {*old.dtypes} == {matrix.dtype}:
+            made = pd.DataFrame(matrix, index=old.index, copy=False)
+        else:
+            place = {at: i for i, at in enumerate(columns)}
+            made = pd.DataFrame(
+                {
+                    at: self._column(at, matrix, place[at]) if at in place else old.iloc[:, at].copy()
+                    for at in range(len(self.labels))
+                },
+                index=old.index,
+                copy=False,
+            )
         made.columns = old.columns
         return type(old)(made).__finalize__(old)
 
-    def _column(self, at: int, values: NDArray[Any]) -> Any:
+    def _column(self, at: int, matrix: NDArray[Any], place: int) -> Any:
         dtype, pd = self._frame.dtypes.iloc[at], self._pd
         if self.kind(at) == LIST:
-            return self._lists(self._frame.iloc[:, at], values)
+            return self._lists(self._frame.iloc[:, at], matrix)
+        values = matrix[:, place]
         if self.kind(at) == FLOAT:
             return pd.array(narrowed(values, _numpy_type(dtype)), dtype=dtype)
         plain = values.astype(np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -65,9 +65,11 @@ class PolarsFrame:
         flat = column.explode()
         return with_gaps(column.to_list()) if flat.null_count() else np.asarray(flat.to_numpy()).reshape(self.rows, -1)
 
-    def with_columns(self, new: Mapping[int, NDArray[Any]]) -> Any:
+    def with_numbers(self, columns: Sequence[int], matrix: NDArray[Any]) -> Any:
         """See `Library`."""
-        return self._frame.with_columns([self._column(at, values) for at, values in new.items()])
+        lists = self.kind(columns[0]) == LIST if columns else False
+        made = [self._column(at, matrix if lists else matrix[:, i]) for i, at in enumerate(columns)]
+        return self._frame.with_columns(made)
 
     def _column(self, at: int, values: NDArray[Any]) -> Any:
         pl, dtype = self._pl, self._frame.dtypes[at]
