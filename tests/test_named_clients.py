@@ -130,7 +130,7 @@ def test_a_name_that_is_none_is_refused(name: Any, error: str) -> None:
 
 def test_one_table_is_not_taken_for_a_mapping_of_clients() -> None:
     with pytest.raises(TableTypeError, match=r"client aspirin: expected a secea\.Table, .* got list"):
-        aggregate({"aspirin": [1.0], "codeine": [2.0], "warfarin": [3.0]})  # type: ignore[call-overload]
+        aggregate({"aspirin": [1.0], "codeine": [2.0], "warfarin": [3.0]})  # type: ignore[type-var]
     with pytest.raises(TableError, match="2 clients were given, the federation has 3"):
         Federation(Params(clients=3, dim=1)).setup(tables("north", "south"))
 

@@ -54,7 +54,7 @@ class Plan:
             ("sent by clients", sent["setup"], sent["round"]),
             ("multiplications", self.setup_multiplications, self.round_multiplications),
         ]
-        return html_table("Plan", header, rows) + html_table("", [""], [(each,) for each in self.trust])
+        return html_table("Plan", header, rows) + html_table("Trust", [""], [(each,) for each in self.trust])
 
 
 def plan(params: Params, *, entities: int, form: FormName | Form = DEFAULT, queries: QueriesName | None = None) -> Plan:

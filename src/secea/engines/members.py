@@ -1,7 +1,7 @@
 """The clients of a `Federation` as its user calls them: by number, and by name if they came in a mapping.
 
 Inside, parties know each other by number. Names are put in, and into errors, where the user's call ends: as an entity's
-own spelling is (`secea.names`). docs/decisions/0021-clients-have-names-at-the-edge.md
+own spelling is (`secea.names`). docs/decisions/0021-names-at-the-edge.md
 """
 
 from __future__ import annotations

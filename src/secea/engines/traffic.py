@@ -111,7 +111,7 @@ class Held:
 
     round: int
     here: Sequence[int | str]
-    """Who was there to its end."""
+    """Who was there to its end; everybody, if it is empty."""
     well: bool
     """Whether it gave means."""
 
@@ -136,7 +136,8 @@ class Account:
 
     def held(self, round: int, here: Sequence[int | str], *, well: bool) -> None:
         """Record a round, and who was there to its end."""
-        self.rounds.append(Held(round, here, well))
+        everyone = len(here) == len(self.timing) - 1  # which has the server
+        self.rounds.append(Held(round, () if everyone else here, well))
 
     def passed(self, sender: int | str, receiver: int | str, kind: str, size: int) -> None:
         """Record a message of this kind and size."""
@@ -160,15 +161,15 @@ class Account:
         """A federation for a notebook: what it is, what it costs, who took part. Names of entities are not in it."""
         rows: list[tuple[str, object]] = [
             ("clients", _few(clients) or params.clients),
-            ("form", f"{form.name}; at most {params.T} conspire, {params.dropouts} may vanish"),
-            ("embeddings", f"{params.dim} numbers, each within {params.max_abs:g}"),
+            ("form", f"{form.name}; {params.T} may conspire, {params.dropouts} may vanish"),
+            ("dim", f"{params.dim}; each number within {params.max_abs:g}"),
         ]
         if self.traffic:
             once = sum(hop.size for hop in self.traffic if not hop.round)
             rows += [("set-up and unions", size(once)), ("rounds", size(sum(hop.size for hop in self.traffic) - once))]
         for each in self.rounds:
             sent = sum(hop.size for hop in self.traffic if hop.round == each.round)
-            who = "all clients" if len(each.here) == params.clients else _few(each.here) or "nobody"
+            who = _few(each.here) or "all clients"
             rows.append((f"round {each.round}", f"{who}; {size(sent)}" + ("" if each.well else "; lost: no means")))
         return html_table(title, ["", ""], rows)
 
