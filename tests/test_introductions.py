@@ -102,7 +102,10 @@ def test_a_federation_says_where_it_stands() -> None:
     with pytest.raises(RoundLost):
         fed.round(tables(), vanish=["north", 1])
     assert repr(fed) == "Federation(3 clients, round 2, no union)"
+    with pytest.raises(RoundLost):
+        fed.round(tables(), vanish=CLIENTS)
     text = Page(fed._repr_html_()).text
+    assert "round 3nobody; " in text
     assert "round 1all clients; " in text
     assert "lost: no means" in text
 

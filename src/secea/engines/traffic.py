@@ -110,8 +110,8 @@ class Held:
     """A round that was held."""
 
     round: int
-    here: Sequence[int | str]
-    """Who was there to its end; everybody, if it is empty."""
+    here: Sequence[int | str] | None
+    """Who was there to its end. None: all clients."""
     well: bool
     """Whether it gave means."""
 
@@ -137,7 +137,7 @@ class Account:
     def held(self, round: int, here: Sequence[int | str], *, well: bool) -> None:
         """Record a round, and who was there to its end."""
         everyone = len(here) == len(self.timing) - 1  # which has the server
-        self.rounds.append(Held(round, () if everyone else here, well))
+        self.rounds.append(Held(round, None if everyone else here, well))
 
     def passed(self, sender: int | str, receiver: int | str, kind: str, size: int) -> None:
         """Record a message of this kind and size."""
@@ -169,7 +169,7 @@ class Account:
             rows += [("set-up and unions", size(once)), ("rounds", size(sum(hop.size for hop in self.traffic) - once))]
         for each in self.rounds:
             sent = sum(hop.size for hop in self.traffic if hop.round == each.round)
-            who = _few(each.here) or "all clients"
+            who = "all clients" if each.here is None else _few(each.here) or "nobody"
             rows.append((f"round {each.round}", f"{who}; {size(sent)}" + ("" if each.well else "; lost: no means")))
         return html_table(title, ["", ""], rows)
 
