@@ -17,6 +17,7 @@ from bench.measure import Tick, Timing, cpus, interleaved, timed, walls
 from bench.shapes import Scale, Shape
 from secea import Federation, Table
 from secea.arithmetic.paillier import Packing
+from secea.forms import FormName, QueriesName
 from secea.oracles import paillier as oracle
 
 P = oracle.P61
@@ -86,10 +87,10 @@ class Literal:
 class Ours:
     """One of our forms, after a first round: tables of powers are built."""
 
-    def __init__(self, shape: Shape, key_bits: int, form: str) -> None:
+    def __init__(self, shape: Shape, key_bits: int, form: FormName) -> None:
         self.shape, self.tables, self._form = shape, shape.tables(), form
         params = shape.params(key_bits=key_bits, insecure_small_keys=True)
-        self._queries = "full" if form == "paillier" else None
+        self._queries: QueriesName | None = "full" if form == "paillier" else None
         self.fed = Federation(params, form, self._queries)
         self.fed.setup([table.names for table in self.tables])
         self.round()

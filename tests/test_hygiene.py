@@ -22,7 +22,7 @@ import secea
 from secea import Client, Federation, Params, Server
 from secea.audit.texts import Secrets, error_texts, reachable
 from secea.errors import SERVER, ProtocolError, RoundLost, SecEAError
-from secea.forms import NAMES, form_of
+from secea.forms import NAMES, FormName, form_of
 from secea.forms.paillier.client import Epoch, PaillierClient
 from secea.steps import union as union_module
 from secea.testing import Parties
@@ -362,7 +362,7 @@ def test_no_text_shows_a_secret(
 
 
 @pytest.mark.parametrize("form", NAMES)
-def test_nothing_that_a_federation_in_one_process_shows_is_secret(form: str, secrets: Secrets) -> None:
+def test_nothing_that_a_federation_in_one_process_shows_is_secret(form: FormName, secrets: Secrets) -> None:
     fed = eventful(form)
     for n, identity in fed._identities.items():
         secrets.add("identity", identity.secret)
@@ -465,7 +465,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> KeysUsed:
     return record
 
 
-def eventful(form: str) -> Federation:
+def eventful(form: FormName) -> Federation:
     """A federation with losses, restarts, a round that is lost, and changed entities."""
     sets = [[f"e{i}" for i in range(6) if (i + n) % 3] for n in range(4)]
     params = Params(4, dim=2, collusion=1, dropouts=1, max_entities=6, max_union=9, **SMALL)
@@ -492,7 +492,7 @@ def eventful(form: str) -> Federation:
 
 
 @pytest.mark.parametrize("form", NAMES)
-def test_no_key_hides_two_things_whoever_is_lost_restarted_or_changed(form: str, used: KeysUsed) -> None:
+def test_no_key_hides_two_things_whoever_is_lost_restarted_or_changed(form: FormName, used: KeysUsed) -> None:
     eventful(form)
     assert used.count("seal") > 300
     masked = [used.count(f"mask of client {n}") > 8 for n in range(4)]

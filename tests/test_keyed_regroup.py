@@ -18,6 +18,7 @@ from secea import Federation, FederationError, Params, ParamsError, ProtocolErro
 from secea.arithmetic.ristretto import ORDER, multiply_base, read_scalar, scalar_rows
 from secea.engines.exchange import Exchange
 from secea.errors import SERVER, CallError, TwoClients, Uncovered
+from secea.forms import FormName
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
@@ -62,7 +63,7 @@ def check_round(fed: Any, rng: np.random.Generator) -> None:
             assert np.abs(mean - truth).max() < WITHIN
 
 
-def federation(clients: int, sets: Sequence[Sequence[str]], form: Keyed | str = "keyed", **more: Any) -> Any:
+def federation(clients: int, sets: Sequence[Sequence[str]], form: Keyed | FormName = "keyed", **more: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TwoClients)
         warnings.simplefilter("ignore", Uncovered)

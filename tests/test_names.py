@@ -16,11 +16,11 @@ from loopback import N, World
 from secea import Federation, Params, aggregate
 from secea.engines.files import read_session, write_session
 from secea.errors import ParamsError, TableError
-from secea.forms import form_of
+from secea.forms import FormName, form_of
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
 from secea.names import Spelling, joining, keys_of, near, spellings, text_of
-from secea.params import STEPS
+from secea.params import STEPS, Step
 from secea.party.form import Form
 from secea.party.session import Session
 from secea.table import Name
@@ -80,7 +80,7 @@ def test_an_integer_is_its_decimal_text_under_every_rule(number: int, rule: tupl
 
 @law
 @given(st.permutations(STEPS), st.integers(0, 3))
-def test_steps_are_taken_in_their_order_however_they_are_written(steps: list[str], count: int) -> None:
+def test_steps_are_taken_in_their_order_however_they_are_written(steps: list[Step], count: int) -> None:
     wanted = tuple(step for step in STEPS if step in steps[:count])
     for given_ in (",".join(steps[:count]), " , ".join(steps[:count]), steps[:count], {*steps[:count]}, wanted):
         params: Any = Params(3, 1, normalize=given_)  # type: ignore[arg-type]
@@ -162,7 +162,9 @@ def test_with_normalize_each_client_gets_means_under_its_own_spelling(form: str,
 
 @few
 @given(st.data(), rules, st.integers(3, 4))
-def test_means_are_numpys_for_any_spellings_and_steps(data: st.DataObject, rule: tuple[str, ...], clients: int) -> None:
+def test_means_are_numpys_for_any_spellings_and_steps(
+    data: st.DataObject, rule: tuple[Step, ...], clients: int
+) -> None:
     pool: list[Name] = ["a", "A", " a", "\u00e9", "e\u0301", "E\u0301 ", "1", 1, "01", "x" * 65_536, "X" * 65_536]
     owned = st.lists(st.sampled_from(pool), max_size=6, unique_by=lambda name: text_of(name, rule))
     sets = data.draw(st.lists(owned, min_size=clients, max_size=clients))
@@ -209,7 +211,7 @@ def test_entities_without_a_mean_have_the_clients_own_spelling_also_after_a_rest
 
 
 @forms
-def test_errors_have_the_clients_own_spelling_and_name_the_client(form: str) -> None:
+def test_errors_have_the_clients_own_spelling_and_name_the_client(form: FormName) -> None:
     fed = Federation(Params(clients=3, dim=1, normalize=ALL, **(SMALL if form == "paillier" else {})), form)
     with pytest.raises(
         TableError, match="client 1: the entities 'a' and ' A' are one after normalize=nfc,strip,casefold"
@@ -249,7 +251,7 @@ def lowered(name: str) -> str:
 
 @law
 @given(rules | st.just(lowered), rules)
-def test_a_session_is_bound_to_its_rule_and_none_leaves_no_trace(rule: Any, other: tuple[str, ...]) -> None:
+def test_a_session_is_bound_to_its_rule_and_none_leaves_no_trace(rule: Any, other: tuple[Step, ...]) -> None:
     roster = Roster(tuple(bytes([n]) * 32 for n in range(3)), b"\xff" * 32)
     hashes = [
         Session(Params(3, 1, max_entities=1, max_union=1, normalize=each), roster, form_of("keyed")).hash

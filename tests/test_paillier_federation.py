@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loopback import World as Engine
 from secea import Federation, FederationError, Params, RoundLost, aggregate
 from secea.errors import SERVER
+from secea.forms import QueriesName
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.client import PaillierClient
 from secea.forms.paillier.form import Kind
@@ -44,7 +45,7 @@ class World:
     """A federation, what its clients own, random tables from a printed seed, and every label that was used."""
 
     def __init__(
-        self, sets: Sequence[Sequence[Name]], *, seed: int = 0, queries: str = "buckets", **params: Any
+        self, sets: Sequence[Sequence[Name]], *, seed: int = 0, queries: QueriesName = "buckets", **params: Any
     ) -> None:
         print(f"seed {seed}, sets {sets!r}, {params}")
         self.rng = np.random.default_rng(seed)
@@ -125,7 +126,7 @@ def shapes() -> list[tuple[int, int, int]]:
     ("clients", "collusion", "dropouts"), always([(3, 1, 0), (4, 1, 1), (5, 2, 0), (9, 1, 6)], shapes())
 )
 @pytest.mark.parametrize("queries", ["buckets", "full"])
-def test_means_are_numpys(queries: str, clients: int, collusion: int, dropouts: int) -> None:
+def test_means_are_numpys(queries: QueriesName, clients: int, collusion: int, dropouts: int) -> None:
     dim = 1 + (clients + collusion + dropouts) % 3
     world = World(few_each(clients), queries=queries, dim=dim, collusion=collusion, dropouts=dropouts).setup()
     assert (clients - dropouts + 1) // 2 - collusion == world.fed.params.K
@@ -136,7 +137,7 @@ def test_means_are_numpys(queries: str, clients: int, collusion: int, dropouts: 
 
 @settings(max_examples=12)
 @given(data=st.data(), clients=st.integers(3, 5), queries=st.sampled_from(("buckets", "full")))
-def test_means_are_numpys_for_any_names_and_values(data: st.DataObject, clients: int, queries: str) -> None:
+def test_means_are_numpys_for_any_names_and_values(data: st.DataObject, clients: int, queries: QueriesName) -> None:
     names = st.text(min_size=1, max_size=3) | st.integers(-3, 3)
     values = st.floats(-64, 64, width=32).map(lambda x: np.array([x, -x / 3]))
     owned = st.lists(st.tuples(names, values), max_size=5, unique_by=lambda row: str(row[0])).map(dict)

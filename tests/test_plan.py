@@ -8,7 +8,7 @@ import runpy
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ import pytest
 import secea
 from planned import SHAPES, shaped
 from secea import Federation, Params
-from secea.forms import FORMS, NAMES
+from secea.forms import NAMES, FormName, QueriesName
 from secea.forms.costs import round_costs, setup_costs
 from secea.forms.keyed import Keyed
 from secea.forms.paillier.form import Kind
@@ -32,7 +32,7 @@ def test_every_form_is_planned_here() -> None:
 @pytest.mark.parametrize(("form", "queries"), OPTIONS)
 @pytest.mark.parametrize(("clients", "collusion", "entities", "own"), [(3, 1, 12, 5), (5, 2, 40, 9), (6, 1, 30, 10)])
 def test_the_plan_is_what_the_traffic_records_show(
-    form: str, queries: str | None, clients: int, collusion: int, entities: int, own: int
+    form: FormName, queries: QueriesName | None, clients: int, collusion: int, entities: int, own: int
 ) -> None:
     rng = np.random.default_rng([clients, entities])
     sets = [rng.choice(entities, own, replace=False).tolist() for _ in range(clients)]
@@ -132,7 +132,7 @@ def test_queries_cost_three_unions_whatever_a_client_owns() -> None:
 
 
 def test_a_plan_without_bounds_assumes_that_every_client_may_own_everything() -> None:
-    for form in FORMS:
+    for form in get_args(FormName):
         plan = secea.plan(Params(clients=4, dim=8), entities=100, form=form)
         bounded = secea.plan(Params(clients=4, dim=8, max_entities=100, max_union=100), entities=100, form=form)
         assert plan == bounded

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import secea
 from secea import Federation, Params, Table
+from secea.forms import QueriesName
 from secea.forms.paillier import Paillier
 from secea.forms.paillier.form import QUERIES
 from secea.oracles import paillier as oracle
@@ -48,7 +49,7 @@ def federations(draw: st.DrawFn) -> tuple[Params, list[Rows]]:
 @settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(federations(), st.sampled_from(QUERIES), st.data())
 def test_means_equal_the_oracle_to_the_bit_whoever_is_absent_or_vanishes(
-    federation: tuple[Params, list[Rows]], queries: str, data: st.DataObject
+    federation: tuple[Params, list[Rows]], queries: QueriesName, data: st.DataObject
 ) -> None:
     params, tables = federation
     everyone, fewest = range(params.clients), Paillier().fewest(params)

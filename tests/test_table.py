@@ -267,7 +267,7 @@ def test_a_table_of_another_length_than_the_federations_is_refused() -> None:
 
 @pytest.mark.parametrize("source", [[1, 2], None, np.zeros((2, 2)), "aspirin"], ids=repr)
 def test_what_is_neither_table_nor_mapping_is_refused(source: Any) -> None:
-    with pytest.raises(TableTypeError, match=r"expected a secea\.Table or a mapping"):
+    with pytest.raises(TableTypeError, match=r"expected a secea\.Table, a mapping of names to embeddings, or a Da"):
         as_table(source)
 
 

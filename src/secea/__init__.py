@@ -10,7 +10,8 @@ import warnings
 from secea import extras
 from secea.accuracy import Accuracy, accuracy
 from secea.arithmetic import _kernels
-from secea.engines.federation import Federation, aggregate
+from secea.engines.federation import Federation
+from secea.engines.once import aggregate
 from secea.errors import (
     SERVER,
     CallError,

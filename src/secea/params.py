@@ -10,8 +10,10 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Final, Literal, TypeAlias
 
 from secea.errors import ParamsError
+from secea.notebook import html_table
 
 MAX_CLIENTS = 1 << 10
 MAX_PRECISION = 52
@@ -37,7 +39,7 @@ def _float(value: float) -> float:
     return float(value)
 
 
-def rule_of(value: object) -> tuple[str, ...] | Callable[[str], str]:
+def rule_of(value: object) -> tuple[Step, ...] | Callable[[str], str]:
     """What `Params.normalize` may be: steps, which are put in their order, or a function."""
     if callable(value):
         return value
@@ -61,6 +63,13 @@ def _within(name: str, value: int, low: int, high: int, why: str) -> None:
         raise ParamsError(f"{name} must be {span(low, high)}{why and f' {why}'}, got {value}")
 
 
+Step: TypeAlias = Literal["nfc", "strip", "casefold"]
+STEPS: Final[tuple[Step, ...]] = ("nfc", "strip", "casefold")
+"""What `normalize` can do, in this order."""
+Normalize: TypeAlias = Sequence[Step] | str | Callable[[str], str]
+"""Steps, also as one text with commas; or a function."""
+
+
 @dataclass(frozen=True)
 class Params:
     """What all parties of a federation agree on before they start.
@@ -68,56 +77,52 @@ class Params:
     >>> p = Params(clients=10, collusion=2, dim=128)
     >>> p.K, p.need
     (3, 9)
+
+    Attributes:
+        clients: N, at least 2; the form "paillier" needs 3.
+        dim: d, the length of an embedding.
+        collusion: T: the number of clients that may conspire; in the form "keyed", with the server too. None: the form
+            chooses. "keyed" chooses N - 1, minus two for each drop-out. "paillier" needs less than N/2, and chooses 1.
+        dropouts: D: the number of clients that may vanish in the middle of a round. Keep it below half of them.
+        max_abs: Every coordinate lies in [-max_abs, max_abs].
+        precision: Bits. A mean is exact to within max_abs * 2**-precision, plus half the grid of inputs that were
+            rounded more.
+        sigma: Statistical security of the whole session, in bits.
+        rounds: The rounds over which `sigma` is promised.
+        key_bits: Paillier's modulus (form="paillier" only).
+        max_entities: Public bound on the entities of one client; in-process calls derive it from the tables.
+        max_union: Public bound on the entities of all clients together; derived like `max_entities`.
+        insecure_small_keys: Allow Paillier keys below 2048 bits: for tests only.
+        min_owners: No mean for an entity that fewer clients contribute to: its owners keep their own rows (form "keyed"
+            only).
+        max_weight: Means are weighted, and a row's weight is an integer from 1 to this, or 0 (form "keyed" only). None:
+            all rows weigh the same.
+        partial: Rows of weight 0 are left out openly: everybody sees which slots, without names, nobody contributed to.
+        noise: The standard deviation of noise that honest participants together add to the sum of an entity's rows.
+            They add at least so much, whoever is absent or drops out: a basis for differential privacy (form "keyed"
+            only).
+        normalize: How names are made alike before they are compared: steps out of "nfc", "strip" and "casefold", in
+            this order. All clients have the same. A function of a name's text is possible where all parties are in one
+            process: sessions are told apart by its name alone.
     """
 
     clients: int
-    """N, at least 2; the form "paillier" needs 3."""
     dim: int
-    """d, the length of an embedding."""
     collusion: int | None = None
-    """T: the number of clients that may conspire; in the form "keyed", with the server too. None: the form chooses.
-
-    "keyed" chooses N - 1, minus two for each drop-out. "paillier" needs less than N/2, and chooses 1.
-    """
     dropouts: int = 0
-    """D: the number of clients that may vanish in the middle of a round. Keep it below half of them."""
     max_abs: float = 64.0
-    """Every coordinate lies in [-max_abs, max_abs]."""
     precision: int = 24
-    """Bits. A mean is exact to within max_abs * 2**-precision, plus half the grid of inputs that were rounded more."""
     sigma: int = 40
-    """Statistical security of the whole session, in bits."""
     rounds: int = 1000
-    """The rounds over which `sigma` is promised."""
     key_bits: int = 3072
-    """Paillier's modulus (form="paillier" only)."""
     max_entities: int | None = None
-    """Public bound on the entities of one client; in-process calls derive it from the tables."""
     max_union: int | None = None
-    """Public bound on the entities of all clients together; derived like `max_entities`."""
     insecure_small_keys: bool = False
-    """Allow Paillier keys below 2048 bits: for tests only."""
     min_owners: int = 1
-    """No mean for an entity that fewer clients contribute to: its owners keep their own rows (form "keyed" only)."""
     max_weight: int | None = None
-    """Means are weighted, and a row's weight is an integer from 1 to this, or 0 (form "keyed" only).
-
-    None: all rows weigh the same.
-    """
     partial: bool = False
-    """Rows of weight 0 are left out openly: everybody sees which slots, without names, nobody contributed to."""
     noise: float = 0.0
-    """The standard deviation of noise that honest participants together add to the sum of an entity's rows.
-
-    They add at least so much, whoever is absent or drops out: a basis for differential privacy (form "keyed" only).
-    """
-
-    normalize: str | Sequence[str] | Callable[[str], str] = ()
-    """How names are made alike before they are compared: steps out of "nfc", "strip" and "casefold", in this order.
-
-    All clients have the same. A function of a name's text is possible where all parties are in one process: sessions
-    are told apart by its name alone.
-    """
+    normalize: Normalize = ()
 
     def __post_init__(self) -> None:
         for name in ("clients", "dim", "dropouts", "precision", "sigma", "rounds", "key_bits", "min_owners"):
@@ -183,6 +188,16 @@ class Params:
                 "noise does not go together with partial or max_weight: it covers the numbers of rows, and neither"
                 " their weights nor which of them are left out"
             )
+
+    def _chosen(self) -> dict[str, object]:
+        """The fields that are not as they are by default."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
+    def __repr__(self) -> str:
+        return f"Params({', '.join(f'{name}={value!r}' for name, value in self._chosen().items())})"
+
+    def _repr_html_(self) -> str:
+        return html_table("Params", ["", ""], [(name, str(value)) for name, value in self._chosen().items()])
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -283,7 +298,5 @@ class Params:
         return ";".join(f"{name}={value!r}" for name, value in said.items())
 
 
-STEPS = ("nfc", "strip", "casefold")
-"""What `normalize` can do, in this order."""
 OPTIONS = ("min_owners", "max_weight", "partial", "noise")
 """What the form "keyed" can do beyond plain means of all rows."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from secea.errors import ParamsError
-from secea.forms import DEFAULT, form_of
+from secea.forms import DEFAULT, FormName, QueriesName, form_of
 from secea.forms.costs import round_costs, setup_costs
+from secea.notebook import html_table, size
 from secea.params import Params
 from secea.party.form import Form
 
@@ -42,8 +43,21 @@ class Plan:
     trust: tuple[str, ...] = ()
     """Who may conspire with whom, whether a deviating server is covered, and who must be present for new names."""
 
+    def __repr__(self) -> str:
+        return f"Plan(set-up {size(self.setup_bytes)}, round {size(self.round_bytes)}, precision {self.precision} bits)"
 
-def plan(params: Params, *, entities: int, form: str | Form = DEFAULT, queries: str | None = None) -> Plan:
+    def _repr_html_(self) -> str:
+        header = ["", "set-up", "round"]
+        sent = self.sent_by_clients
+        rows: list[tuple[object, ...]] = [
+            ("bytes, all parties", self.setup_bytes, self.round_bytes),
+            ("sent by clients", sent["setup"], sent["round"]),
+            ("multiplications", self.setup_multiplications, self.round_multiplications),
+        ]
+        return html_table("Plan", header, rows) + html_table("Trust", [""], [(each,) for each in self.trust])
+
+
+def plan(params: Params, *, entities: int, form: FormName | Form = DEFAULT, queries: QueriesName | None = None) -> Plan:
     """The plan for a union of this number of entities. Bounds that `Params` leaves open are taken as `entities`.
 
     `form` and `queries` are as for `aggregate`.

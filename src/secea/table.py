@@ -12,8 +12,11 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from secea import frames
 from secea.arithmetic.fixedpoint import Floats
 from secea.errors import TableError, TableTypeError
+from secea.frames import Frame
+from secea.notebook import html_table
 from secea.tensors import array_of, rows_like
 
 Name: TypeAlias = str | int
@@ -42,11 +45,25 @@ def canonical_name(name: object) -> Name:
         if abs(int(name)) >= LARGEST:
             raise TableError("an entity name is an integer of more than 4,000 digits; give it as a text")
         return int(name)
-    raise TableTypeError(f"the entity name {name!r} is of type {type(name).__name__}; names are strings or integers")
+    raise TableTypeError(
+        f"the entity name {name!r} is of type {type(name).__name__}; names are strings or integers{_instead(name)}"
+    )
 
 
-def canonical_names(names: Iterable[object]) -> tuple[Name, ...]:
+def _instead(name: object) -> str:
+    """What to write instead of a name of another type."""
+    if name is None or str(name) in ("nan", "NaT", "<NA>"):  # pandas' ways to say that something is missing
+        return ": it is missing, so drop the row, or give it a name"
+    if isinstance(name, float | np.floating) and float(name).is_integer():
+        return f": write {int(name)} (of a pandas index: index.astype(int))"
+    if isinstance(name, bytes):
+        return ": decode it, name.decode()"
+    return ": write it as text, str(name)"
+
+
+def canonical_names(names: object) -> tuple[Name, ...]:
     """The names, after a check that each is valid and none occurs twice."""
+    names = frames.names_in(names)
     if isinstance(names, str | bytes):
         raise TableTypeError(f"expected a collection of entity names, got the single text {names!r}")
     if not isinstance(names, Iterable):
@@ -112,6 +129,7 @@ def _floats(values: object, what: str) -> Floats:
 
 def row_weights(weights: object, names: Sequence[Name]) -> NDArray[np.int64]:
     """The weight of each row, a whole number from 0 on, in the order of the names."""
+    weights = frames.weights_by_name(weights)
     if isinstance(weights, Mapping):
         weighed = canonical_names(weights)
         given, own = dict(zip(keys(weighed), weights.values(), strict=True)), keys(tuple(names))
@@ -182,6 +200,11 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({len(self.names)} x {self.dim}, {self.dtype.name})"  # names are private
 
+    def _repr_html_(self) -> str:
+        weights = "none" if self.weights is None else f"{int((self.weights > 0).sum()):,} rows above 0"
+        facts = ("entities", f"{len(self):,}"), ("dim", self.dim), ("type", self.dtype.name), ("weights", weights)
+        return html_table("Table", ["", ""], facts)
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -211,41 +234,69 @@ class Table:
         return dict(zip(self.names, self.matrix, strict=True))
 
 
-TableLike: TypeAlias = Table | Mapping[Any, Any]
-"""A `Table`, or a mapping of entity names to embeddings."""
+TableLike: TypeAlias = Table | Mapping[Any, Any] | Frame
+"""A `Table`, a mapping of entity names to embeddings, or a DataFrame: of pandas or polars, or a `pyarrow.Table`."""
 
 
-def as_table(source: TableLike, dim: int | None = None) -> Table:
-    """Convert any accepted form to a `Table`. An empty one gets the width `dim`, and others must have it."""
-    if isinstance(source, Table):
+def as_table(source: TableLike, dim: int | None = None, weights: str | None = None) -> Table:
+    """Convert any accepted form to a `Table`. An empty one gets the width `dim`, and others must have it.
+
+    `weights`: the column of a DataFrame that has the weights of its rows.
+    """
+    if frames.is_frame(source):
+        table = _from_frame(source, weights, dim)
+    elif weights is not None:
+        what = f"weights={weights!r} names a column, and this is a {type(source).__name__} without columns"
+        raise TableTypeError(f"{what}; give a whole number for each row, or a DataFrame")
+    elif isinstance(source, Table):
         table = source
     elif isinstance(source, Mapping):
-        names = canonical_names(source)
-        rows = [_floats(source[key], f"the embedding of entity {key!r}") for key in source]
-        for name, row in zip(names, rows, strict=True):
-            if row.ndim != 1:
-                raise TableError(f"the embedding of entity {name!r} has shape {row.shape}; one dimension is expected")
-            if row.size == 0:
-                raise TableError(f"the embedding of entity {name!r} is empty")
-            if row.size != (wanted := rows[0].size if dim is None else dim):
-                raise TableError(f"the embedding of entity {name!r} has length {row.size}, others have {wanted}")
-        dtype = np.result_type(*rows) if rows else np.dtype(np.float64)
-        table = Table(names, np.stack(rows).astype(dtype) if rows else np.zeros((0, dim or 0), dtype))
+        names = canonical_names(source.keys())
+        table = _stacked(names, [_floats(source[key], f"the embedding of entity {key!r}") for key in source], dim)
     else:
-        raise TableTypeError(f"expected a secea.Table or a mapping of names to embeddings, got {type(source).__name__}")
+        raise TableTypeError(
+            "expected a secea.Table, a mapping of names to embeddings, or a DataFrame, got"
+            f" {type(source).__name__}{frames.hint_for(source)}"
+        )
     if dim is not None and table.dim != dim:
         if len(table):
             raise TableError(f"the table has embeddings of length {table.dim}, the federation was set up for dim={dim}")
-        table = Table((), np.zeros((0, dim), table.dtype))
+        table = Table((), np.zeros((0, dim), table.dtype), table.weights)
     return table
 
 
-def like(source: TableLike, table: Table, matrix: Floats) -> Table | dict[Any, Any]:
-    """A result of the same type as its source: a `Table` for a `Table`, a dict with the same keys for a mapping.
+def _from_frame(source: object, weights: str | None, dim: int | None) -> Table:
+    found = frames.read(source, weights)
+    if isinstance(found.rows, np.ndarray):
+        return Table(found.names, found.rows, found.weights)
+    names = canonical_names(found.names)
+    rows = zip(found.names, found.rows, strict=True)
+    table = _stacked(names, [_floats(row, f"the embedding of entity {name!r}") for name, row in rows], dim)
+    return table if found.weights is None else table.weighing(found.weights)
+
+
+def _stacked(names: tuple[Name, ...], rows: Sequence[Floats], dim: int | None) -> Table:
+    """A table of rows that come one by one."""
+    for name, row in zip(names, rows, strict=True):
+        if row.ndim != 1:
+            raise TableError(f"the embedding of entity {name!r} has shape {row.shape}; one dimension is expected")
+        if row.size == 0:
+            raise TableError(f"the embedding of entity {name!r} is empty")
+        if row.size != (wanted := rows[0].size if dim is None else dim):
+            raise TableError(f"the embedding of entity {name!r} has length {row.size}, others have {wanted}")
+    dtype = np.result_type(*rows) if rows else np.dtype(np.float64)
+    return Table(names, np.stack(rows).astype(dtype) if rows else np.zeros((0, dim or 0), dtype))
+
+
+def like(source: TableLike, table: Table, matrix: Floats, weights: str | None = None) -> Any:
+    """A result of the same type as its source: a `Table`, a dict with the same keys, or the same kind of DataFrame.
 
     Where a mapping has tensors or float16, its result has them too, and tensors are on the devices of those given.
     """
     result = np.ascontiguousarray(matrix, table.dtype)
     if isinstance(source, Table):
         return Table.trusted(table.names, result)
+    if frames.is_frame(source):
+        return frames.write(source, table.names, result, weights)
+    assert isinstance(source, Mapping)
     return dict(zip(source, rows_like(source.values(), result), strict=True))

@@ -28,7 +28,7 @@ from secea.party.client import Client
 from secea.party.form import Form
 from secea.party.server import Server
 from secea.party.session import Session
-from secea.table import TableLike, as_table
+from secea.table import TableLike, as_table, canonical_names
 from secea.wire.keys import Channel, Identity, Roster, Sealer
 from secea.wire.link import Link
 from secea.wire.messages import Buffer, Header
@@ -188,9 +188,9 @@ class Parties:
     def of(cls, tables: Sequence[TableLike], form: Form, *, dim: int | None = None, **more: Any) -> Parties:
         """Parties with bounds taken from the tables. `more` are parameters, and arguments of `Parties`."""
         own = {key: more.pop(key) for key in ("tap", "entropy", "watch", "session", "client") if key in more}
-        names = [list(table.keys()) for table in tables]
+        names = [canonical_names(table) for table in tables]
         union = {name for each in names for name in each}
-        length = dim or next((as_table(table).dim for table in tables if len(table.keys())), 1)
+        length = dim or next((as_table(table).dim for table, own in zip(tables, names, strict=True) if own), 1)
         params = Params(clients=len(tables), dim=length, **more)
         bounded = params.with_bounds(max_entities=max(map(len, names), default=0), max_union=len(union))
         return cls(bounded, form, names, **own)

@@ -14,7 +14,7 @@ import click
 from secea.atomic import Content, replace_files
 from secea.commands import shell
 from secea.errors import DataError
-from secea.forms import form_of
+from secea.forms import FormName, form_of
 
 if TYPE_CHECKING:
     from secea.commands.formats import Source
@@ -111,7 +111,7 @@ def run(
     *,
     force: bool,
     step: Step,
-    form: str,
+    form: FormName,
     layout: Mapping[str, Any],
     weights: Sequence[str] = (),
     **params: Any,

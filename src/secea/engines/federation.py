@@ -7,30 +7,25 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from secea.arithmetic.field import give_back_freed_memory
+from secea.arithmetic.fixedpoint import Floats
 from secea.engines import spool
 from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
-from secea.engines.traffic import Account, Cost, Hop, MeteredSession
-from secea.errors import (
-    SERVER,
-    CallError,
-    FederationError,
-    ParamsError,
-    ProtocolError,
-    TableError,
-    TableTypeError,
-    party,
-)
-from secea.forms import DEFAULT, form_of
+from secea.engines.members import SERVER_NAME, Members, Who
+from secea.engines.traffic import Account, MeteredSession, Timing, Traffic
+from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError, TableError, party
+from secea.forms import DEFAULT, FormName, QueriesName, form_of
+from secea.frames import Frame
 from secea.names import Spelling
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import ClientPart, Form
+from secea.party.phases import UNKNOWN
 from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import Name, Table, TableLike, as_table, canonical_names, like
@@ -41,8 +36,12 @@ from secea.wire.randomness import Entropy
 Progress = Callable[[int, int], None]
 """`progress(done, total)` is called during the long part of a set-up."""
 
-Losses: TypeAlias = Iterable[int] | Mapping[int, str]
+Losses: TypeAlias = Who | Iterable[Who] | Mapping[Any, str]
 """Clients that vanish in the middle of a round. As a mapping: each with the phase in which it vanishes."""
+
+
+Weights: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | None
+"""The name of a column of all DataFrames; or for each client the weights of its rows, in a list or by its name."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class _Before:
     """The session that a new one follows."""
 
     session: Session
+    members: Members
     parts: Mapping[int, ClientPart]
     """The parts of its members that can still help."""
     identities: Mapping[int, Identity]
@@ -57,14 +57,20 @@ class _Before:
     """The old number of each client; None for a newcomer."""
 
     @property
+    def leaving(self) -> tuple[int, ...]:
+        """The old numbers of those who leave."""
+        return tuple(n for n in range(self.session.params.clients) if n not in self.stay)
+
+    @property
     def numbers(self) -> tuple[int | None, ...]:
         """The old numbers of all who stay, then of all who leave."""
-        return (*self.stay, *(n for n in range(self.session.params.clients) if n not in self.stay))
+        return (*self.stay, *self.leaving)
 
 
 class Federation:
     """All parties of a federation, driven in this process: for tests, simulations, and a single machine.
 
+    Clients are numbered 0, 1, ... If the set-up gets a mapping, they have names too, as results and errors then say.
     `form` is as for `aggregate`. It can also be a form with options: `Keyed(max_updates=100)`.
 
     >>> fed = Federation(Params(clients=3, dim=2))
@@ -72,13 +78,15 @@ class Federation:
     >>> means = fed.round([{"a": [1.0, 2.0], "b": [0.0, 0.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0], "c": [5.0, 5.0]}])
     >>> [sorted(m) for m in means]
     [['a', 'b'], ['a'], ['b', 'c']]
+    >>> fed
+    Federation(3 clients, round 1, union 3)
     """
 
     def __init__(
         self,
         params: Params,
-        form: str | Form = DEFAULT,
-        queries: str | None = None,
+        form: FormName | Form = DEFAULT,
+        queries: QueriesName | None = None,
         *,
         entropy: Entropy = os.urandom,
     ) -> None:
@@ -90,7 +98,8 @@ class Federation:
         self._asked = params  # as the user gave them: bounds and collusion may be open
         self._entropy = entropy
         self._identities = {n: Identity.generate(entropy) for n in (*range(params.clients), SERVER)}
-        self._account = Account(params.clients)
+        self._members = Members(params.clients)
+        self._account = Account(range(params.clients))
         self._exchange: Exchange | None = None
         self._drives: _Driver | None = None
         self._busy = Lock()
@@ -100,13 +109,13 @@ class Federation:
             warnings.warn(caution, stacklevel=2)
 
     @property
-    def traffic(self) -> list[Hop]:
-        """One record for each message and hop."""
+    def traffic(self) -> Traffic:
+        """One record for each message and hop: a list of `Hop`, shown as a table by kind and round."""
         return self._account.traffic
 
     @property
-    def timing(self) -> dict[int | str, dict[str, Cost]]:
-        """Time, bytes and storage by party and phase: see `Cost` and `PHASES`."""
+    def timing(self) -> Timing:
+        """Time and bytes by party and phase: a dict of `Cost`, shown as a table. See `PHASES`."""
         return self._account.timing
 
     @property
@@ -121,18 +130,35 @@ class Federation:
 
     # ------------------------------------------------------------------------------------------------- the user's
 
-    def setup(self, names: Sequence[Iterable[object] | None], *, vanish: Losses = ()) -> None:
+    def setup(self, names: Mapping[str, object] | Sequence[Iterable[object] | None], *, vanish: Losses = ()) -> None:
         """Make the key of the names, the keys of all entities, and the first union. Call it once, before all rounds.
 
-        Every client is needed here. One without names (None) helps to make the key, and can bring names with `update`.
+        `names`: the entities of each client, in a list, or in a mapping from the names of the clients. Tables have them
+        too. Every client is needed here. One without entities (None) helps to make the key, and can bring some with
+        `update`.
         """
-        listed = each_client(names, self.params.clients, "collections of names")
+        members = Members.of(names, self.params.clients)
+        listed = members.each(names, "collections of names")
         with self._alone():
-            own = {n: canonical_names(() if each is None else each) for n, each in enumerate(listed)}
-            self._set_up(own, self._lost(vanish))
+            self._set_up({n: () if own is None else own for n, own in enumerate(listed)}, vanish, members)
 
     def _set_up(
-        self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str], before: _Before | None = None
+        self, names: Mapping[int, object], vanish: Losses, members: Members, before: _Before | None = None
+    ) -> None:
+        """Begin a session of these clients; until it has begun, those who leave are among them."""
+        ended, leaving = self._members, before.members.only(before.leaving) if before else Members(0)
+        self._members = Members(members.count + leaving.count, members.names + leaving.names)
+        try:
+            with self._members.speaking():
+                own = {n: _entities(n, each) for n, each in names.items()}
+                self._begin_session(own, self._lost(vanish), before)
+        except BaseException:
+            self._members = ended
+            raise
+        self._members = members
+
+    def _begin_session(
+        self, names: Mapping[int, tuple[Name, ...]], losses: dict[int, str], before: _Before | None
     ) -> None:
         rule = self._asked.normalize
         union = {key for n, own in names.items() for key in Spelling(rule, party(n)).keys(own)}
@@ -142,13 +168,14 @@ class Federation:
         identities = {n: self._identities[n] for n in range(params.clients)}
         identities |= {i: before.identities[n] for i, n in enumerate(old) if before and n is not None}
         keys = tuple(identities[n].public for n in range(len(identities)))
-        roster = Roster(keys, self._identities[SERVER].public)
+        everyone = self._members if following else self._members.only(range(params.clients))
+        roster = Roster(keys, self._identities[SERVER].public, everyone.names)
         session = MeteredSession(params, roster, following or self.form, self._account.sealed)
-        self._account.begin(len(identities))
+        self._account.begin(map(everyone.called, identities))
         self._account.phase, self._account.round = "setup", 0
         clients = {}
         for n, each in identities.items():
-            with self._account.timed("keys", n):
+            with self._clock(n, "keys"):
                 clients[n] = Client(session, n, each, names.get(n, ()), self._entropy)
             clients[n].part.copied = spool.copied
         server = Server(session, self._identities[SERVER], self._entropy)
@@ -169,7 +196,7 @@ class Federation:
             raise
         for n in range(params.clients, len(clients)):  # they have left
             exchange.here.discard(n)
-            del clients[n], self._account.timing[n]
+            del clients[n], self._account.timing[everyone.called(n)]
         if self._exchange is not None:
             self._exchange.close()
         self.params, self._exchange = session.params, exchange
@@ -197,14 +224,17 @@ class Federation:
                 client.part.tick = tick
         yield
 
-    def update(self, client: int, names: Iterable[object], *, absent: Iterable[int] = (), vanish: Losses = ()) -> None:
+    def update(
+        self, client: Who, names: Iterable[object] | Frame, *, absent: Who | Iterable[Who] = (), vanish: Losses = ()
+    ) -> None:
         """Change a client's entities between rounds. It takes an epoch of new names, and nobody sees whose they are."""
         exchange = self._running_exchange
-        self._check_client(client)
-        with self._alone():
-            part, before = self.clients[client].part, self.clients[client].part.next_names
+        with self._alone(), self._members.speaking():
+            part = self.clients[self._members.number(client)].part
+            here, losses = set(self.clients) - set(self._members.numbers(absent)), self._lost(vanish)
+            before = part.next_names
             part.update(names)
-            exchange.here, exchange.losses = set(self.clients) - set(absent), self._lost(vanish)
+            exchange.here, exchange.losses = here, losses
             driver = self._driver_of(exchange)
             try:
                 driver.expect(exchange.here)
@@ -215,43 +245,49 @@ class Federation:
                 part.update(before)
                 raise
 
-    def join(self, names: Iterable[object]) -> int:
+    def join(self, names: Iterable[object] | Frame, *, name: str | None = None) -> int:
         """Add a client for good: begin a new session with the same identities and the newcomer's. Returns its number.
 
-        The key of the names is kept if no more clients may conspire than before. Otherwise all are asked for again.
+        It needs a `name` where the others have names. The key of the entities' names is kept if no more clients may
+        conspire than before. Otherwise all are asked for again.
         """
-        number, new = self.params.clients, canonical_names(names)
+        number, members = self.params.clients, self._members.joined_by(name)
         with self._alone():
-            self._regroup([*range(number), None], {**self._names(), number: new})
+            self._regroup([*range(number), None], {**self._names(), number: names}, members)
         return number
 
-    def leave(self, client: int, *, gone: bool = False) -> None:
+    def leave(self, client: Who, *, gone: bool = False) -> None:
         """Remove a client for good: begin a new session without it. Higher client numbers move down by one.
 
         The key of the names is kept if fewer clients may conspire than before, and the leaving client helps to hand it
         over. If that client is `gone`, there is a new key, and all names are asked for again.
         """
-        self._check_client(client)
-        stay = [n for n in range(self.params.clients) if n != client]
+        leaves = self._members.number(client)
+        stay = [n for n in range(self.params.clients) if n != leaves]
         names = self._names()
         with self._alone():
-            self._regroup(stay, {i: names[n] for i, n in enumerate(stay)}, gone={client} if gone else set())
+            own = {i: names[n] for i, n in enumerate(stay)}
+            self._regroup(stay, own, self._members.only(stay), gone={leaves} if gone else set())
 
     def _names(self) -> dict[int, tuple[Name, ...]]:
         return {n: client.part.next_names for n, client in self.clients.items()}
 
     def _regroup(
-        self, stay: Sequence[int | None], names: dict[int, tuple[Name, ...]], gone: AbstractSet[int] = frozenset()
+        self,
+        stay: Sequence[int | None],
+        names: Mapping[int, object],
+        members: Members,
+        gone: AbstractSet[int] = frozenset(),
     ) -> None:
         parts = {n: client.part for n, client in self.clients.items() if n not in gone}
-        ended = _Before(self.session, parts, self._identities, tuple(stay))
+        ended = _Before(self.session, self._members, parts, self._identities, tuple(stay))
         before = self._asked, self.params, self._identities, self._account.timing
         fresh = {i: Identity.generate(self._entropy) if n is None else self._identities[n] for i, n in enumerate(stay)}
         self._identities = fresh | {SERVER: self._identities[SERVER]}
         try:
             self._asked = replace(self._asked, clients=len(stay))
             self.params = self.form.checked(self._asked)
-            self._set_up(names, {}, ended)
+            self._set_up(names, (), members, ended)
         except BaseException:
             self._asked, self.params, self._identities, self._account.timing = before
             raise
@@ -268,33 +304,53 @@ class Federation:
             if not server.part.prepared(at) and at.members == at.participants:  # otherwise the next union brings them
                 self._run(exchange, self.form.prepare_phase, at.members)
 
+    @overload
     def round(
-        self, tables: Sequence[TableLike | None], *, weights: Sequence[Any] | None = None, vanish: Losses = ()
-    ) -> list[Any]:
+        self, tables: Mapping[str, TableLike | None], *, weights: Weights = None, vanish: Losses = ()
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def round(
+        self, tables: Iterable[TableLike | None], *, weights: Weights = None, vanish: Losses = ()
+    ) -> list[Any]: ...
+
+    def round(
+        self,
+        tables: Mapping[str, TableLike | None] | Iterable[TableLike | None],
+        *,
+        weights: Weights = None,
+        vanish: Losses = (),
+    ) -> dict[str, Any] | list[Any]:
         """One round: the mean of each client's own entities over all their owners, in the form of its table.
 
-        `weights`: for each client a whole number for each row, in order or by name; or a `Table` brings its own. They
-        need `Params(max_weight=...)`; with `partial=True` they are 1, or 0 for rows that are left out.
+        `tables`: for each client one, in a list, or in a mapping from the clients' names; then the means come in one.
+        `weights`: for each client a whole number for each row, in order or by name, in a list or a mapping of clients;
+        or the name of a column that all their DataFrames have; or a `Table` brings its own. They need
+        `Params(max_weight=...)`; with `partial=True` they are 1, or 0 for rows that are left out.
 
-        A client whose table is None is absent from the start. Up to `dropouts` clients may vanish in the middle. If
-        more do, the round is lost (`RoundLost`), and the next one works. Entities without a mean keep their own row;
-        `without_mean` lists them, and `below_minimum` those that have too few owners.
+        A client whose table is None, or is not in the mapping, is absent from the start. Up to `dropouts` clients may
+        vanish in the middle. If more do, the round is lost (`RoundLost`), and the next one works. Entities without a
+        mean keep their own row; `without_mean` lists them, and `below_minimum` those that have too few owners.
         """
         exchange = self._running_exchange
-        sources = each_client(tables, self.params.clients, "tables")
-        weighing = [None] * len(sources) if weights is None else each_client(weights, len(sources), "weights")
-        pairs = enumerate(zip(sources, weighing, strict=True))
-        given = {n: client_table(n, t, self.params.dim, w) for n, (t, w) in pairs if t is not None}
-        losses = self._lost(vanish)
-        if not losses.keys() <= set(given):
-            raise CallError(f"vanish names {sorted(losses.keys() - set(given))}, who do not take part in this round")
-        for n, table in given.items():
-            self.clients[n].part.checked(table)
-        with self._alone():
+        sources = self._members.each(tables, "tables")
+        weighing = each_weights(self._members, weights)
+        with self._members.speaking():
+            pairs = enumerate(zip(sources, weighing, strict=True))
+            given = {n: client_table(n, t, self.params.dim, w) for n, (t, w) in pairs if t is not None}
+            losses = self._lost(vanish)
+            if not losses.keys() <= set(given):
+                away = [self._members.called(n) for n in sorted(losses.keys() - set(given))]
+                raise CallError(f"vanish names {away}, who do not take part in this round")
+            for n, table in given.items():
+                self.clients[n].part.checked(table)
+        with self._alone(), self._members.speaking():
             self._number += 1
             exchange.here, exchange.losses = set(given), losses
+            well = False
             try:
                 self._finish_round(exchange, given)
+                well = True
             except FederationError:
                 exchange.server.give_up()
                 raise
@@ -303,12 +359,19 @@ class Federation:
                 exchange.server.give_up()
                 raise
             finally:
-                self.faults.extend(fault for n in given for fault in self.clients[n].part.faults)
-        here = exchange.here
-        return [
-            like(sources[n], given[n], self.clients[n].part.give_means(given[n])) if n in here else None
-            for n in range(len(sources))
-        ]
+                for n in given:
+                    self.faults.extend(self._members.told_of(self.clients[n].part.faults))
+                self._account.held(self._number, [self._members.called(n) for n in sorted(exchange.here)], well=well)
+            here = exchange.here
+            means = [
+                client_means(n, source, given[n], self.clients[n].part.give_means(given[n]), weighing[n])
+                if n in here
+                else None
+                for n, source in enumerate(sources)
+            ]
+        if isinstance(tables, Mapping):
+            return {name: mean for name, mean in zip(self._members.names, means, strict=True) if name in tables}
+        return means
 
     def _finish_round(self, exchange: Exchange, given: Mapping[int, Any]) -> None:
         """Run what a round needs, then the round. A client lost before the upload costs a new union, not the round."""
@@ -328,14 +391,17 @@ class Federation:
         return self._drives
 
     @property
-    def without_mean(self) -> list[tuple[Name, ...]]:
-        """For each client, the entities that got no mean in the last round. In a deployment only the client knows."""
-        return [client.part.without_mean for _, client in sorted(self.clients.items())]
+    def without_mean(self) -> Any:
+        """For each client, the entities that got no mean in the last round. In a deployment only the client knows.
+
+        A list of tuples; a dict, if clients have names.
+        """
+        return self._members.by_client([client.part.without_mean for _, client in sorted(self.clients.items())])
 
     @property
-    def below_minimum(self) -> list[tuple[Name, ...]]:
-        """For each client, those of them that have fewer owners than `min_owners`. Only the client knows."""
-        return [client.part.below_minimum for _, client in sorted(self.clients.items())]
+    def below_minimum(self) -> Any:
+        """For each client, those of them that have fewer owners than `min_owners`, likewise. Only the client knows."""
+        return self._members.by_client([client.part.below_minimum for _, client in sorted(self.clients.items())])
 
     # ------------------------------------------------------------------------------------------------------- parties
 
@@ -360,19 +426,19 @@ class Federation:
         """What all parties know."""
         return self.server.session
 
-    def restart(self, *numbers: int) -> None:
-        """Save and restore parties (all of them if none is named), as if each had been stopped and started again.
+    def restart(self, *parties: Who) -> None:
+        """Save and restore parties (all of them if none is given), as if each had been stopped and started again.
 
         Mask secrets are kept only in memory, so the next round begins with a new union.
         """
         exchange = self._running_exchange
-        for n in numbers or (*self.clients, SERVER):
-            if n == SERVER:
+        for each in parties or (*self.clients, SERVER):
+            if each in (SERVER, SERVER_NAME):
                 saved = exchange.server.save()
                 exchange.server = Server.restore(self.session, self._identities[SERVER], saved, self._entropy)
                 spool.use_files(exchange.server)
             else:
-                self._check_client(n)
+                n = self._members.number(each)
                 saved = self.clients[n].save()
                 self.clients[n] = Client.restore(self.session, self._identities[n], saved, self._entropy)
                 self.clients[n].part.copied = spool.copied
@@ -387,27 +453,36 @@ class Federation:
         finally:
             self._busy.release()
 
-    def _check_client(self, client: int) -> None:
-        if client not in range(self.params.clients):
-            raise CallError(f"there is no client {client!r}; the clients are 0..{self.params.clients - 1}")
-
-    def _lost(self, vanish: Losses | int) -> dict[int, str]:
+    def _lost(self, vanish: Losses) -> dict[int, str]:
         default, phases = self.form.round_phase, [row.phase for row in self.form.table(self.params)]
-        if isinstance(vanish, int):
-            return {vanish: default}
-        losses = dict(vanish) if isinstance(vanish, Mapping) else dict.fromkeys(vanish, default)
+        if isinstance(vanish, Mapping):
+            losses = {self._members.number(each): phase for each, phase in vanish.items()}
+        else:
+            losses = dict.fromkeys(self._members.numbers(vanish), default)
         for n, phase in losses.items():
             if phase not in phases:
-                raise CallError(f"client {n} cannot vanish in {phase!r}; the phases are {', '.join(phases)}")
+                raise CallError(f"{party(n)} cannot vanish in {phase!r}; the phases are {', '.join(phases)}")
         return losses
 
     def _tap(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
         kind = kind_of(message, self.form.kinds).name.lower()
-        self._account.passed(_name(sender), _name(receiver), kind, len(message))
+        self._account.passed(self._members.called(sender), self._members.called(receiver), kind, len(message))
         return (message,)
 
     def _clock(self, party: int, phase: str) -> Any:
-        return self._account.timed(phase, _name(party))
+        return self._account.timed(phase, self._members.called(party))
+
+    # ------------------------------------------------------------------------------------------------ how it is shown
+
+    def __repr__(self) -> str:
+        if self._exchange is None:
+            return f"Federation({self.params.clients} clients, not set up yet)"
+        union = self.server.at.size
+        known = "no union" if union == UNKNOWN else f"union {union}"
+        return f"Federation({self.params.clients} clients, round {self._number}, {known})"
+
+    def _repr_html_(self) -> str:
+        return self._account.introduce(repr(self), self.form, self.params, self._members.names)
 
 
 class _Driver(Driver):
@@ -433,66 +508,35 @@ class _Driver(Driver):
         raise error
 
 
-def _name(party: int) -> int | str:
-    return "server" if party == SERVER else party
+def _entities(n: int, names: object) -> tuple[Name, ...]:
+    """The entities of a client, which may come as its table. An error says whose they are."""
+    try:
+        return canonical_names(names)
+    except TableError as error:
+        raise type(error)(f"{party(n)}: {error}") from None
 
 
-def each_client(items: object, count: int, what: str) -> list[Any]:
-    """Check that there is one item per client."""
-    if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
-        raise TableTypeError(f"expected a list of {count} {what}, one per client, got {type(items).__name__}")
-    listed = list(items)
-    if len(listed) != count:
-        raise TableError(f"{len(listed)} {what} were given, the federation has {count} clients")
-    return listed
+def each_weights(members: Members, weights: Weights) -> list[Any]:
+    """What `weights=` means for each client."""
+    if weights is None or isinstance(weights, str):
+        return [weights] * members.count
+    return members.each(weights, "weights")
 
 
 def client_table(n: int, source: TableLike, dim: int | None = None, weights: Any = None) -> Table:
-    """A client's table, with weights for its rows. An error says which client's it is."""
+    """A client's table, with weights for its rows, or their column. An error says which client's it is."""
     try:
+        if isinstance(weights, str):
+            return as_table(source, dim, weights)
         table = as_table(source, dim)
         return table if weights is None else table.weighing(weights)
     except TableError as error:
-        raise type(error)(f"client {n}: {error}") from None
+        raise type(error)(f"{party(n)}: {error}") from None
 
 
-def aggregate(
-    tables: Iterable[TableLike],
-    *,
-    weights: Sequence[Any] | None = None,
-    form: str | Form = DEFAULT,
-    queries: str | None = None,
-    **params: Any,
-) -> list[Any]:
-    """The mean embedding of each client's own entities over all their owners: one table per client in, one out.
-
-    Keywords are those of `Params`. Clients, dim and the bounds come from the tables. It is for a single aggregation. In
-    a training loop use a `Federation`: its set-up is done once, and its fill of low bits stays the same in all rounds.
-
-    `weights`: for each client a whole number for each row, in order or by name. Means are weighted then, and
-    `max_weight`, unless it is given, is the largest of them.
-
-    `form` is "keyed" or "paillier". "keyed" protects a client even if the server and all others conspire, and works for
-    two clients or more. "paillier" is the paper's form; its option `queries` is "buckets", or "full" as in the paper.
-    """
-    known = {each.name for each in fields(Params)}
-    if unknown := sorted(params.keys() - known):
-        raise ParamsError(
-            f"aggregate takes no {unknown[0]!r}; it takes weights, form, queries, {', '.join(sorted(known))}"
-        )
-    if isinstance(tables, Mapping | str | bytes | Table) or not isinstance(tables, Iterable):
-        raise TableTypeError(f"expected a list of tables, one per client, got {type(tables).__name__}")
-    sources = list(tables)
-    filled = [(n, table) for n, source in enumerate(sources) if len(table := client_table(n, source))]
-    dim = filled[0][1].dim if filled else 1
-    for n, table in filled:
-        if table.dim != dim:
-            raise TableError(f"client {filled[0][0]} has embeddings of length {dim}, client {n} of length {table.dim}")
-    derived: dict[str, Any] = {"clients": len(sources), "dim": dim}
-    if weights is not None and not params.get("partial"):
-        listed = each_client(weights, len(sources), "weights")
-        weighed = [client_table(n, each, None, w) for n, (each, w) in enumerate(zip(sources, listed, strict=True))]
-        derived["max_weight"] = max([1, *(int(t.weights.max()) for t in weighed if t.weights is not None and len(t))])
-    fed = Federation(Params(**(derived | params)), form, queries)
-    fed.setup([source.keys() for source in sources])
-    return fed.round(sources, weights=weights)
+def client_means(n: int, source: TableLike, table: Table, means: Floats, weights: Any = None) -> Any:
+    """Means in the form in which the client's table came, likewise."""
+    try:
+        return like(source, table, means, weights if isinstance(weights, str) else None)
+    except TableError as error:
+        raise type(error)(f"{party(n)}: {error}") from None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from secea.errors import ParamsError
 from secea.forms.keyed import Keyed
 from secea.forms.paillier import Paillier
+from secea.forms.paillier.form import QueriesName as QueriesName
 from secea.party.form import Form
 
-FORMS: Final[dict[str, type[Keyed | Paillier]]] = {Keyed.name: Keyed, Paillier.name: Paillier}
+FormName: TypeAlias = Literal["keyed", "paillier"]
+"""The names, for editors and type checkers."""
+FORMS: Final[Mapping[str, type[Keyed | Paillier]]] = {Keyed.name: Keyed, Paillier.name: Paillier}
 NAMES: Final = tuple(FORMS)
-DEFAULT: Final = Keyed.name
+DEFAULT: Final[FormName] = Keyed.name
 """The form of whoever names none."""
 
 

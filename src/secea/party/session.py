@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import ClassVar
 
 from secea.errors import ParamsError
+from secea.notebook import html_table
 from secea.params import Params
 from secea.party.form import Form
 from secea.party.phases import Row
@@ -67,6 +68,20 @@ class Session:
             self.hash, self.roster, form.kinds, number, identity, entropy, introduction=introduction,
             introduction_bytes=form.introduction_bytes(params), check=partial(form.check_introduction, params),
         )  # fmt: skip
+
+    def __repr__(self) -> str:
+        names = self.roster.names[: self.params.clients]
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        return f"Session({self.form.name}, {shown}, fingerprint {self.fingerprint})"
+
+    def _repr_html_(self) -> str:
+        facts = (
+            ("form", repr(self.form)),
+            ("params", repr(self.params)),
+            ("clients", ", ".join(self.roster.names[: self.params.clients])),
+            ("fingerprint", self.fingerprint),
+        )
+        return html_table("Session", ["", ""], facts)
 
     @property
     def fingerprint(self) -> str:

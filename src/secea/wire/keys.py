@@ -91,6 +91,9 @@ class Roster:
         if len(set(keys)) != len(keys):
             raise ParamsError("two parties of the roster have the same identity key")
 
+    def __repr__(self) -> str:
+        return f"Roster({len(self.clients)} clients and the server, fingerprint {self.fingerprint})"
+
     def key(self, number: int) -> bytes:
         """The public identity key of a party."""
         return self.server if number == SERVER else self.clients[number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from secea.arithmetic.field import RING61
 from secea.errors import ParamsError, TwoClients, Uncovered
@@ -150,7 +150,7 @@ class Keyed(FormDefaults):
     batch: int = 64
     """Rounds for which mask keys are made and shared at once (drop-outs only)."""
 
-    name: ClassVar[str] = "keyed"
+    name: ClassVar[Literal["keyed"]] = "keyed"
     kinds: ClassVar[type[IntEnum]] = Kind
     routes: ClassVar[Mapping[IntEnum, Route]] = ROUTES
     rows: ClassVar[tuple[Row, ...]] = ROWS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from secea.party.disclosure import Disclosure
     from secea.party.session import Session
 
-QUERIES: Final = ("buckets", "full")
+QueriesName: TypeAlias = Literal["buckets", "full"]
+QUERIES: Final[tuple[QueriesName, ...]] = ("buckets", "full")
 NO_PLACEMENT: Final = b"placement"
 """What a client says that cannot place its entities."""
 
@@ -96,10 +97,10 @@ ROWS: Final = (
 class Paillier(FormDefaults):
     """The paper's form and its options."""
 
-    queries: str = "buckets"
+    queries: QueriesName = "buckets"
     """"buckets": three times the union for each client. "full": the paper's, entities times union."""
 
-    name: ClassVar[str] = "paillier"
+    name: ClassVar[Literal["paillier"]] = "paillier"
     kinds: ClassVar[type[IntEnum]] = Kind
     routes: ClassVar[Mapping[IntEnum, Route]] = ROUTES
     streamed: ClassVar[frozenset[IntEnum]] = frozenset(Kind) - {Kind.HELLO, Kind.BEGIN}
