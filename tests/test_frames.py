@@ -265,6 +265,7 @@ BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
         "column 'x' is of type .*([Dd]atetime|timestamp).*",
     ),
     ({"v": [[1.0, 2.0], [3.0]]}, "the embedding of entity 'b' has length 1, others have 2"),
+    ({"v": [[1.0, 2.0, 3.0], [4.0]]}, "the embedding of entity 'b' has length 1, others have 3"),
     ({"v": [[1.0, 2.0], [3.0, 4.0]], "x": [1.0, 2.0]}, "column 'v' holds lists, and other columns are beside it"),
     ({"v": [[1.0], None]}, "the entity 'b' has no value in column 'v'"),
     ({"v": [[], []]}, "(the embedding of entity 'a' is empty|column 'v' is of type .*ull)"),
