@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import secea
 from secea.accuracy import with_decimals
+from secea.forms import FormName
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]
 
@@ -59,7 +60,7 @@ def tables(rng: np.random.Generator, kinds: list[str], rows: int = 40, dim: int 
     return found
 
 
-def means(given: list[secea.Table], params: secea.Params, form: str = "keyed") -> list[Any]:
+def means(given: list[secea.Table], params: secea.Params, form: FormName = "keyed") -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about two clients
         fed = secea.Federation(params, form)

@@ -210,7 +210,7 @@ def test_float16_is_held_by_float32_and_its_grid_is_found() -> None:
 def test_a_mapping_of_float16_gets_float16_and_stays_within_its_range() -> None:
     source = {"a": np.array([1.0, 65504.0], np.float16), "b": [0.5, 1.0], "c": np.array([2.0, 3.0], np.float32)}
     result = like(source, as_table(source), np.array([[1.0001, 65530.0], [0.5, 1.0], [2.0, 3.0]]))
-    assert [row.dtype for row in result.values()] == [np.float16, np.float64, np.float64]  # type: ignore[union-attr]
+    assert [row.dtype for row in result.values()] == [np.float16, np.float64, np.float64]
     assert result["a"].tolist() == [1.0, 65504.0]
 
 

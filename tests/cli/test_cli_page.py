@@ -35,17 +35,17 @@ def test_what_the_page_shows_is_what_happens(tmp_path: Path, block: str) -> None
     (tmp_path / "north.csv").write_text("name,x,y\naspirin,0.5,1.0\nibuprofen,2.0,-1.0\n", encoding="utf-8")
     (tmp_path / "south.csv").write_text("name,x,y\naspirin,1.5,3.0\ncodeine,0.0,4.0\n", encoding="utf-8")
     (tmp_path / "west.vec").write_text("1 2\ncodeine 1.0 2.0\n", encoding="utf-8")
-    for name, rows in (
+    for name, given in (
         ("a", "aspirin,0.5,1.0,300\nibuprofen,2.0,-1.0,120\n"),
         ("b", "aspirin,1.5,3.0,100\ncodeine,0.0,4.0,80\n"),
         ("c", "codeine,1.0,2.0,240\n"),
     ):
-        (tmp_path / f"{name}.csv").write_text(f"name,x,y,samples\n{rows}", encoding="utf-8")
+        (tmp_path / f"{name}.csv").write_text(f"name,x,y,samples\n{given}", encoding="utf-8")
     (tmp_path / "east.csv").write_text("drug,x,y\nAspirin,0.5,80.0\ncodeine ,1.0,\n", encoding="utf-8")
     rows = np.random.default_rng(1).uniform(-3, 3, (60, 8))
     for name, digits in (("rounded", 3), ("exact", 17), ("other", 17)):
-        lines = (f"e{i}," + ",".join(repr(round(x, digits)) for x in row) for i, row in enumerate(rows.tolist()))
-        (tmp_path / f"{name}.csv").write_text("name,0,1,2,3,4,5,6,7\n" + "\n".join(lines) + "\n", encoding="utf-8")
+        made = (f"e{i}," + ",".join(repr(round(x, digits)) for x in row) for i, row in enumerate(rows.tolist()))
+        (tmp_path / f"{name}.csv").write_text("name,0,1,2,3,4,5,6,7\n" + "\n".join(made) + "\n", encoding="utf-8")
     tools = shim(tmp_path / "bin")
     for command, lines in steps(block):
         ran = shell(command, tmp_path, tools)

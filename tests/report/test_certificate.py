@@ -22,7 +22,7 @@ from secea.report.certificate import COMMAND, Certificate, page
 
 FOLDER = Path(secea.__file__).parent
 HELD = Finding("names", "keyed", "Form keyed: nobody can test <names>.", "attack", cases=1_234)
-TABLE = [{"what it tried": "a wrong sum", "cases": 1_500, "accepted": "no"}]
+TABLE: list[dict[str, str | int]] = [{"what it tried": "a wrong sum", "cases": 1_500, "accepted": "no"}]
 
 
 def certificate(*findings: Finding, left_out: int = 0, here: Installation | None = None) -> Certificate:
@@ -92,7 +92,7 @@ class _Record(metadata.Distribution):
     def read_text(self, filename: str) -> str | None:
         return self._text if filename == "RECORD" else None
 
-    def locate_file(self, path: object) -> Path:  # type: ignore[override]
+    def locate_file(self, path: object) -> Path:
         return FOLDER.parent / str(path)
 
 

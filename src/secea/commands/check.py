@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from secea.commands import shell
 from secea.commands.aggregate import split, weight_files
 from secea.errors import DataError
+from secea.forms import FormName
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +42,7 @@ SHOWN: Final = {"pairs": 15, "spellings": 8}
 @click.pass_context
 def check(
     ctx: click.Context, /, tables: tuple[Path, ...], weights: tuple[str, ...], header: bool | None,
-    name_column: str | None, columns: str, format: str, normalize: str, form: str, counts: bool, as_json: bool,
+    name_column: str | None, columns: str, format: str, normalize: str, form: FormName, counts: bool, as_json: bool,
     **params: Any,
 ) -> None:  # fmt: skip
     """Say whether tables in files fit together; nothing else is done with them.
@@ -186,7 +187,7 @@ def _tell(tell: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _show(result: dict[str, Any], console: Console) -> None:
-    from secea.commands.plan import duration, size
+    from secea.commands.fits import duration, size
 
     dims = sorted({each["dim"] for each in result["tables"] if each["readable"]})
     exact, *coarse = result["exact"] or [""]

@@ -16,11 +16,11 @@ import numpy as np
 from secea.accuracy import Accuracy, accuracy, coarseness
 from secea.arithmetic.grid import blocks
 from secea.commands import formats
-from secea.commands.plan import BASE_BYTES
+from secea.commands.costs import BASE_BYTES
 from secea.errors import DataError, ParamsError, TableError
-from secea.forms import form_of
+from secea.forms import FormName, form_of
 from secea.names import joining, spellings, text_of
-from secea.params import STEPS, Params
+from secea.params import STEPS, Params, Step
 from secea.party.form import Form
 from secea.table import Name, key_of
 
@@ -130,7 +130,7 @@ class Together:
 
 
 def together(
-    tables: Sequence[Checked], rule: Sequence[str], form: str, params: Mapping[str, Any], *, weighted: bool,
+    tables: Sequence[Checked], rule: Sequence[Step], form: FormName, params: Mapping[str, Any], *, weighted: bool,
     memory: int | None,
 ) -> Together:  # fmt: skip
     """Look at several tables. `memory`: the bytes that this machine has, if that is known."""
@@ -154,7 +154,7 @@ def together(
         else:
             cost = _cost(settings, chosen)
             if memory is not None and cost["memory"] > memory:
-                from secea.commands.plan import size
+                from secea.commands.fits import size
 
                 reasons.append(
                     f"all parties in one process need about {size(cost['memory'])} of memory, and this machine has"
@@ -220,7 +220,7 @@ def near(
 
 
 def _settings(
-    sources: Sequence[formats.Source], union: set[Name], own: Sequence[set[Name]], rule: Sequence[str], form: str,
+    sources: Sequence[formats.Source], union: set[Name], own: Sequence[set[Name]], rule: Sequence[Step], form: FormName,
     params: Mapping[str, Any], weighted: bool,
 ) -> tuple[Params, Form]:  # fmt: skip
     weights = [source.table.weights for source in sources if source.table.weights is not None]

@@ -105,9 +105,9 @@ def judged(found: Costs, limits: Limits, changes: Callable[[], Iterator[tuple[st
     for each in beyond:
         value = each.of(found)
         others = [(change, each.of(cost)) for change, cost in tried if each.of(cost) <= WORTH * value]
-        instead = [{"change": change, "value": other} for change, other in sorted(others, key=lambda pair: pair[1])]
+        cures = [{"change": change, "value": other} for change, other in sorted(others, key=lambda pair: pair[1])]
         reasons.append(
-            {"what": each.what.format(each.shown(value)), "value": value, "limit": each.limit, "instead": instead}
+            {"what": each.what.format(each.shown(value)), "value": value, "limit": each.limit, "instead": cures}
         )
     if beyond:
         says = f"Not practical, because {_listed([each.says(found) for each in beyond])}."
