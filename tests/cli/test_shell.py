@@ -161,6 +161,12 @@ def test_a_pipe_gets_neither_colour_nor_progress(tmp_path: Path, tools: Path) ->
     assert "\x1b" not in ran.stdout
 
 
+def test_colour_that_is_forced_brings_no_progress_into_a_pipe(tmp_path: Path, tools: Path) -> None:
+    ran = shell("secea demo --entities 20 --dim 3", tmp_path, tools, TERM="xterm-256color", FORCE_COLOR="1")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "\x1b[2K" not in ran.stdout  # a line that is drawn again
+
+
 def on_a_terminal(tools: Path, *words: str, **more: str) -> str:
     master, slave = pty.openpty()
     env = environment(tools, TERM="xterm-256color", **more)

@@ -94,7 +94,7 @@ def measured(
     cases = [(N, values, kind, 1) for N in clients for values in ATTACKS for kind in KINDS]
     cases += [(N, "same", kind, N - 1) for N in clients for kind in TOGETHER]
     console, found = Console(stderr=True, markup=False), list[Rates]()
-    shown = track(cases, "counts", console=console, transient=True, disable=not console.is_terminal)
+    shown = track(cases, "counts", console=console, transient=True, disable=not console.file.isatty())
     for number, (N, values, kind, inside) in enumerate(shown):
         make, rng = counts.unlike if values == "own" else counts.alike, np.random.default_rng([N, number])
         world = make(kind, entities, rng, clients=N, inside=inside)

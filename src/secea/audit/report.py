@@ -59,7 +59,7 @@ def _findings(claims: Sequence[Claim], subjects: Mapping[str, Subject]) -> list[
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     work = [(claim, form) for form in subjects for claim in claims if form in claim.forms]
     found: list[Finding] = []
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.file.isatty()) as progress:
         task = progress.add_task("audit", total=len(work))
         for claim, form in work:
             progress.update(task, description=claim.name)

@@ -91,7 +91,7 @@ def aggregate(
         warnings.simplefilter("always")
         result = run(tables, out, force=force, step=step, layout=layout, **params)
     assumed = [f"{client['table']}: {each}" for client in result["clients"] for each in client["assumed"]]
-    result["notes"] = [*assumed, *(str(warning.message) for warning in warned)]
+    result["notes"] = [*assumed, *result.pop("alike"), *(str(warning.message) for warning in warned)]
     for note in result["notes"]:
         shell.console(stderr=True).print(f"note: {note}", soft_wrap=True, markup=False)
     if as_json:
@@ -154,6 +154,7 @@ def run(
     results = (source.write(mean.matrix) for source, mean in zip(sources, means, strict=True))
     write_all(dict(zip(targets, results, strict=True)) | files)
     return {
+        "alike": _alike(sources, settings.normalize),
         "clients": [
             {
                 "table": str(source.path), "means": str(target), "entities": len(source.table),
@@ -177,6 +178,22 @@ def run(
         "seconds": {"setup": ready - started, "round": done - ready},
         "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},
     }  # fmt: skip
+
+
+def _alike(sources: Sequence[Source], rule: Any) -> list[str]:
+    """A note on names that nearly match, and are several entities all the same."""
+    from secea.commands import examine
+
+    found, remedy, count = examine.near(sources, rule)
+    if not count:
+        return []
+    few = " and ".join(map(repr, found[0]["names"][:2]))
+    groups = f"{few} nearly match, and are two entities"
+    if count > 1:
+        groups = f"{count:,} groups of names nearly match, and are several entities, such as {few}"
+    joined = remedy["joins"] if count > 1 else "them"
+    cure = f"; --normalize {remedy['normalize']} joins {joined}" if remedy["joins"] else ""
+    return [f"{groups}{cure}; secea check lists them"]
 
 
 def weight_files(given: Sequence[str], tables: int) -> tuple[str | None, list[Path | None]]:
@@ -244,7 +261,7 @@ def _steps(total: int) -> Iterator[Step]:
 
     console = shell.console(stderr=True)
     columns = (TextColumn("{task.description:<24}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.file.isatty()) as progress:
         task = progress.add_task("", total=total)
 
         def step(name: str, steps: int = 1) -> None:

@@ -84,7 +84,7 @@ def _bar() -> Iterator[Progress]:
 
     console = shell.console(stderr=True)
     columns = (TextColumn("{task.description:<16}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.file.isatty()) as bar:
         task = bar.add_task("a federation", total=None)
 
         def progress(what: str, done: int, total: int) -> None:

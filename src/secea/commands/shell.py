@@ -210,4 +210,4 @@ def console(*, stderr: bool = False) -> Console:
 def working(what: str) -> AbstractContextManager[object]:
     """A note on a terminal while something runs, and nothing elsewhere."""
     there = console(stderr=True)
-    return there.status(what) if there.is_terminal else nullcontext()
+    return there.status(what) if there.file.isatty() else nullcontext()

@@ -26,7 +26,7 @@ MEANING = {
 @contextmanager
 def bars(methods: Sequence[str], rounds: int, console: Console) -> Iterator[tuple[Watch, Progress | None]]:
     """A bar for each method, and one for the set-up of the protocol; nothing at all where nobody looks."""
-    if not console.is_terminal:
+    if not console.file.isatty():
         yield lambda _method, _round: None, None
         return
     columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

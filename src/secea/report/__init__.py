@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from secea.atomic import replace_files
@@ -10,17 +12,37 @@ from secea.errors import DataError
 from secea.report.page import page
 from secea.report.runs import Group, grouped, read, runs_in
 
-__all__ = ["save", "write"]
+__all__ = ["Inline", "inline", "save", "write"]
 
 
 def write(folders: Iterable[Path], out: Path | None = None) -> tuple[Path, list[Group]]:
     """Write the page about these runs, and say where it is; by default into the first folder."""
     given = list(dict.fromkeys(folders))
-    runs = [read(run) for run in dict.fromkeys(run for folder in given for run in runs_in(folder))]
-    groups = grouped(runs)
+    groups = _groups(given)
     path = out or given[0] / "report.html"
     save(page(groups), path)
     return path, groups
+
+
+def inline(*folders: Path | str, height: int = 720) -> Inline:
+    """The page about these runs, to be shown in a notebook: make it the last line of a cell."""
+    return Inline(page(_groups([Path(folder) for folder in folders])), height)
+
+
+@dataclass(frozen=True)
+class Inline:
+    """A page in a frame of a notebook. It can run no script there."""
+
+    page: str = field(repr=False)
+    height: int
+
+    def _repr_html_(self) -> str:
+        style = f"width:100%;height:{self.height}px;border:1px solid rgba(128,128,128,.35);border-radius:8px"
+        return f'<iframe sandbox="" style="{style}" srcdoc="{html.escape(self.page)}"></iframe>'
+
+
+def _groups(folders: Iterable[Path]) -> list[Group]:
+    return grouped([read(run) for run in dict.fromkeys(run for folder in folders for run in runs_in(folder))])
 
 
 def save(page: str, path: Path) -> None:

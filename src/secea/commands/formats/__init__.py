@@ -125,9 +125,11 @@ def faults(sources: Sequence[Source], max_abs: float, rule: Rule = ()) -> Iterat
             )
         wrong = _outside(source.table.matrix, max_abs)
         if wrong is not None:
+            doubt = "; ".join(each for each in source.assumed if "--header" in each and not wrong[0])
             yield (
                 f"{source.where(wrong[0])}: {source.table.matrix[wrong]:g} is outside of [-{max_abs:g}, {max_abs:g}];"
                 f" give --max-abs {range_of(source.table.matrix):g}, or scale the embeddings down"
+                f"{doubt and f' ({doubt})'}"
             )
         if rule:
             yield from _one_after(source, rule)

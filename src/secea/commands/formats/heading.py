@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 KNOWN: Final = frozenset(
@@ -36,6 +37,7 @@ UNNAMED: Final = re.compile("|Unnamed: 0", re.ASCII)
 """What pandas makes of an index without a name, when it writes and when it reads."""
 ENOUGH_LABELS: Final = 3
 """So many labels that count columns are no row by accident."""
+A_ROW: Final = "the first line was read as a row; --header, if it is a heading"
 LOOKED_AT: Final = 20
 """Rows that are looked at to tell a heading."""
 
@@ -100,25 +102,31 @@ def first_line(first: Sequence[str], below: Sequence[Sequence[str]]) -> First:
     numbers = [text for text in labels if is_number(text)]
     if not numbers:
         return First(heading=True)
+    cells = [text for line in below[:LOOKED_AT] for text in line[1:] if is_number(text)]
     if not below or not _count(numbers):
-        return First(heading=False)
+        return First(heading=False, assumed=A_ROW if _years(numbers, cells) else "")
     if name in KNOWN or UNNAMED.fullmatch(first[0].strip()):
         return First(heading=True)
     if len(numbers) == 1 or numbers[0] != "0":
         return First(heading=False)
-    cells = [text for line in below[:LOOKED_AT] for text in line[1:] if is_number(text)]
     if len(numbers) >= ENOUGH_LABELS or all(set(".eE") & set(text) for text in cells):
         return First(
             heading=True,
             assumed="the first line was read as a heading, since its numbers count the columns; --no-header, if it is a"
             " row",
         )
-    return First(heading=False, assumed="the first line was read as a row; --header, if it is a heading")
+    return First(heading=False, assumed=A_ROW)
 
 
 def _count(numbers: Sequence[str]) -> bool:
     """Whether they are consecutive whole numbers from 0 or 1 on, as tools number columns."""
     return any(list(numbers) == [str(i) for i in range(first, first + len(numbers))] for first in (0, 1))
+
+
+def _years(numbers: Sequence[str], cells: Sequence[str]) -> bool:
+    """Whether they count up by one from somewhere else, as years do, above numbers that all have fractions."""
+    whole = all(text.strip().isdecimal() for text in numbers) and all("." in text for text in cells)
+    return whole and len(numbers) > 1 and all(int(b) - int(a) == 1 for a, b in pairwise(numbers))
 
 
 class Names(NamedTuple):
