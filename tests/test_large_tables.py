@@ -375,7 +375,7 @@ def test_a_large_file_of_a_command_is_read_and_written_without_being_whole_in_me
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "MAPPED_BYTES", 1 << 16)
-    monkeypatch.setattr(formats, "BATCH_ROWS", 64)
+    monkeypatch.setattr(formats.columns, "BATCH_ROWS", 64)
     rows, dim = 8_000, 256
     matrix = np.random.default_rng(RNG_SEED).normal(size=(rows, dim)).astype(np.float32)
     path, again = tmp_path / f"table.{ending}", tmp_path / f"again.{ending}"

@@ -100,7 +100,7 @@ def accuracy(
 
     `dtypes`: the float types in which results are kept; those of the tables, if it is not given.
 
-    >>> secea.accuracy([{"a": [0.5]}, {"a": [1.5]}], secea.Params(clients=2, dim=1)).bound <= 4e-6
+    >>> accuracy([{"a": [0.5]}, {"a": [1.5]}], Params(clients=2, dim=1)).bound <= 4e-6
     True
     """
     chosen = form_of(form)
