@@ -32,6 +32,8 @@ def _numbers(matrix: NDArray[Any], file: File, names: int) -> Floats:
 
 def _like(matrix: NDArray[Any], means: Floats) -> NDArray[Any]:
     """Means in the type of a file; beyond its largest number there is none."""
+    if means.dtype == matrix.dtype:
+        return means  # it may be larger than memory
     most = np.finfo(matrix.dtype).max
     return np.clip(means, -most, most).astype(matrix.dtype)
 
