@@ -15,6 +15,7 @@ from secea.arithmetic.field import keep_freed_memory
 from secea.commands import shell
 from secea.commands.aggregate import aggregate
 from secea.commands.demo import demo
+from secea.commands.permit import permit
 from secea.commands.plan import plan
 from secea.learn.command import train
 
@@ -285,5 +286,5 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (demo, train, report, aggregate, plan, audit, keygen, roster, completion):
+for command in (demo, train, report, aggregate, plan, audit, keygen, roster, permit, completion):
     main.add_command(command)

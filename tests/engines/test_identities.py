@@ -113,7 +113,7 @@ def test_a_party_that_the_server_lets_in_is_refused_by_the_other_clients_by_name
     assert driver.failures[0] == driver.failures[3] == "it refuses what came from client 1 or the server"
     for name in ("site-1", "site-4"):
         first = sites.log(name, event="refused")[0]
-        assert first["suspects"] == ["client 1", "the server"]
+        assert first["suspects"] == ["site-2", "the server"]
         assert first["why"] == "hello is not signed by the identity that the roster pins"
     first = sites.log("site-3", event="refused")[0]  # the server's own
     assert first["suspects"] == ["the server"]
