@@ -136,7 +136,7 @@ class Sites:
     def kept(self) -> dict[str, set[str]]:
         """The pieces of state of each party that has some; an empty file to lock is none."""
         found: dict[str, set[str]] = {}
-        for path in self.folder.glob("*/state/*"):
+        for path in self.folder.glob("*/state/*.state"):
             if path.name == "lock.state":
                 assert not path.read_bytes()
                 continue

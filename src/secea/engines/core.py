@@ -261,7 +261,7 @@ class Client:
 
     def __init__(self, path: Path, alone: ExitStack, run: str = "") -> None:
         self._path, self._alone, self._run = path, alone, run
-        self._log, self._said = Log(), ""
+        self._log, self._said, self._ended = Log(), "", False
 
     @cached_property
     def site(self) -> Site:
@@ -288,6 +288,7 @@ class Client:
         asked.over = order.task is Task.END and not reply.fault and _over(self._host)
         if asked.over:
             self._log.noted("end")
+            self._ended = True
         return reply.to_bytes()
 
     def _heard(self, said: str) -> None:
@@ -296,6 +297,12 @@ class Client:
             self._said = said
             self._log.noted("left out", by="the server, as it says", why=said)
 
+    def deserted(self) -> None:
+        """Nobody can give orders any more."""
+        if not self._ended:
+            with suppress(OSError):
+                self._log.noted("stopped", why="the engine's process at this site has ended: its job is over, or died")
+
     def stopped(self, error: Exception) -> bytes:
         """What others are told about an error. The full text goes only to this site, before anybody hears of it."""
         traceback.print_exception(error)
@@ -303,6 +310,7 @@ class Client:
         with suppress(OSError):
             trace = traceback.format_exception(error)
             self._log.noted("stopped", why=f"{type(error).__name__}: {error}", trace="".join(trace))
+        self._ended = True
         return told(error).encode()
 
 
@@ -324,7 +332,7 @@ def do(client: Client, orders: Iterable[Asked]) -> None:
         asked.say(Mark.DONE, reply)
 
 
-def _given(channel: socket.socket) -> Iterator[Asked]:
+def _given(channel: socket.socket, client: Client) -> Iterator[Asked]:
     """The orders of the process that holds this core. When that process ends, the core exits at once."""
     orders: queue.SimpleQueue[Asked] = queue.SimpleQueue()
 
@@ -332,6 +340,7 @@ def _given(channel: socket.socket) -> Iterator[Asked]:
         with suppress(OSError, ValueError):
             while True:
                 orders.put(Asked.receive(channel))
+        client.deserted()
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
@@ -342,7 +351,8 @@ def _given(channel: socket.socket) -> Iterator[Asked]:
 def main(site: str, descriptor: str, run: str) -> None:
     """Run a core that takes its orders from an inherited socket."""
     with socket.socket(fileno=int(descriptor)) as channel, ExitStack() as alone:
-        do(Client(Path(site), alone, run), _given(channel))
+        own = Client(Path(site), alone, run)
+        do(own, _given(channel, own))
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ class State:
             who = "every client" if len(full) == len(self.clients) else ", ".join(full)
             parts.append(f"{who} took part in {'each of them' if len(numbers) > 1 else 'it'}")
         for name, each in self.clients.items():
-            if name not in full:
-                parts.append(f"{name} took part in {_ranges(each.rounds)}{_fate(each)}")
+            if name not in full and (numbers or each.why):
+                parts.append(f"{name} took part in {_ranges(each.rounds)}{_fate(name, each)}")
         return "; ".join(parts) + "."
 
     def left_out(self) -> list[str]:
@@ -161,10 +161,10 @@ class State:
         return asdict(self)
 
 
-def _fate(client: ClientState) -> str:
+def _fate(name: str, client: ClientState) -> str:
     times = f"; it was lost {client.losses} times" if client.losses > 1 else ""
     if client.why:
-        return f"{times}; {client.cause} at the end: {client.why}"
+        return f"{times}; {client.cause} at the end: {client.why.removeprefix(f'{name}: ')}"
     return times or ("; it was lost once, and came back" if client.losses else "")
 
 
