@@ -176,19 +176,15 @@ def right_again(sites: Sites, name: str) -> None:
 
 def markdown(found: Iterable[Seen]) -> str:
     """The table."""
-    lines = [
-        "| fault | the server says | after | the site's own log says | after |",
-        "| --- | --- | ---: | --- | ---: |",
-    ]
-    for each in found:
-        lines.append(
-            f"| {each.fault} | {each.cause}: {each.server} | {each.after:.1f} s"
-            f" | {each.site} | {f'{each.site_after:.1f} s' if each.site != '-' else ''} |"
-        )
-    return "\n".join(lines)
+    head = "| fault | the server says | after | the site's own log says | after |\n| --- | --- | ---: | --- | ---: |\n"
+    return head + "\n".join(
+        f"| {each.fault} | {each.cause}: {each.server} | {each.after:.1f} s"
+        f" | {each.site} | {f'{each.site_after:.1f} s' if each.site != '-' else ''} |"
+        for each in found
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ on NVFlare
+# ---------------------------------------------------------------------------------------------------------- on NVFlare
 
 
 @dataclass
@@ -252,8 +248,8 @@ def _ended(deployment: Any, sites: Sites, job: Any) -> dict[str, Any]:
     return {"status": status, "after": time.time() - end["time"], "result": result}
 
 
-def main(engine: str) -> None:
-    """Print the table."""
+def main(engine: str, keep: str = "") -> None:
+    """Print the table; `keep` gets all files of all parties."""
     assert engine == "nvflare"
     from nvflare_deployment import Deployment
 
@@ -265,7 +261,8 @@ def main(engine: str) -> None:
         for name, end in ends.items():
             print(name, end)
     finally:
-        shutil.copytree(folder / "sites", Path("/tmp/faults-sites"), dirs_exist_ok=True)
+        if keep:
+            shutil.copytree(folder, keep, dirs_exist_ok=True, symlinks=True)
         shutil.rmtree(folder)
 
 

@@ -86,7 +86,7 @@ def participant(
     wait: float = WAIT_SECONDS,
     most: int = 0,
 ) -> Participant:
-    """Client n, which writes down what it is given. While there is a file `hold` in its folder it trains; with `raise` it fails.
+    """Client n, which writes down what it is given. A file `hold` in its folder makes it train on; then `raise`, fail.
 
     `claims`: the public key of somebody else, which it says is its own. `wait`: so long, at most, does it train while
     those who were lost have not been called again. `most`: the largest weight of its rows.
