@@ -27,9 +27,9 @@ from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
-from secea.engines.kits import CLASSES, permit
+from secea.engines.kits import CLASSES, SILENT_SECONDS, permit
 from secea.engines.port import Alive, Cause, Failure, Order, Reply, Task, Terms, asked, orders
-from secea.engines.progress import RESULT
+from secea.engines.progress import RESULT, Doing, State
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ParamsError, ProtocolError
@@ -51,6 +51,9 @@ DONE: Final = -1.0
 
 MOST_UNREAD: Final = 2
 """Parts of a client's reply that wait for the server."""
+
+_NOTICE_SECONDS: Final = 10.0
+"""NVFlare's server looks for dead clients every five seconds."""
 
 _GRACE: Final = 1.0
 """Extra seconds for NVFlare to report that a call has timed out."""
@@ -331,10 +334,18 @@ class Conductor:
         port = CollabPort(site.session.roster.names, {proxy.name: proxy for proxy in collab.clients})
         patience = Patience(self.stage, self.bytes_per_second, self.training)
         try:
-            serve(site, port, self.rounds, patience, _logger, run=_job())
+            _wait_for_nvflare(serve(site, port, self.rounds, patience, _logger, run=_job()))
         finally:
             port.close()
             _deliver(site.state, Path(collab.workspace.get_result_root(_job())))
+
+
+def _wait_for_nvflare(state: State) -> None:
+    """Give NVFlare's server the time to notice who is dead. Who is found dead after a job's end makes it abnormal."""
+    dead = [
+        each.since for each in state.clients.values() if each.doing is Doing.LOST and each.cause == Cause.UNREACHABLE
+    ]
+    time.sleep(max(0.0, max(dead, default=0.0) + SILENT_SECONDS + _NOTICE_SECONDS - time.time()))
 
 
 def _deliver(state: Path, result: Path) -> None:
