@@ -5,20 +5,23 @@ Real processes on loopback. Where it says so, a site is struck while it trains, 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
 
+import flower_loopback
+import nvflare_deployment
+from lasting_cores import process_of
 from secea.engines.driver import Patience
 from secea.engines.files import write_identity
 from secea.params import Params
@@ -46,10 +49,6 @@ class Seen:
 
 class Engine(Protocol):
     """How the processes of a deployment are struck."""
-
-    def family(self, name: str) -> list[int]:
-        """All processes of a site."""
-        ...
 
     def core(self, name: str) -> int:
         """The core of a site."""
@@ -127,34 +126,20 @@ def raises(sites: Sites) -> Callable[[str], object]:
     return lambda name: (sites.folder / name / "raise").touch()
 
 
-@contextmanager
-def frozen(pids: Iterable[int]) -> Iterator[None]:
-    """Processes that do not run: for everybody else, a network that is gone."""
-    stopped = list(pids)
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in stopped:
-            if psutil.pid_exists(pid):
-                os.kill(pid, signal.SIGCONT)
-
-
-def while_they_train(trial: Trial) -> Iterator[Seen]:
+def while_they_train(trial: Trial, victims: Sequence[int]) -> Iterator[Seen]:
     """The faults of a site that trains; all but the last one come back."""
-    engine = trial.engine
-    yield trial.strike("its core is killed", 0, lambda name: os.kill(engine.core(name), signal.SIGKILL))
-    yield trial.strike("its function raises", 1, raises(trial.sites))
-    yield trial.strike("its core hangs", 2, lambda name: os.kill(engine.core(name), signal.SIGSTOP))
-    yield trial.strike("it trains too long", 3, lambda name: None)
-    yield trial.strike("the whole site is killed", 4, engine.kill, returns=False)
+    engine, (first, second, third, fourth, last) = trial.engine, victims
+    yield trial.strike("its core is killed", first, lambda name: os.kill(engine.core(name), signal.SIGKILL))
+    yield trial.strike("its function raises", second, raises(trial.sites))
+    yield trial.strike("its core hangs", third, lambda name: os.kill(engine.core(name), signal.SIGSTOP))
+    yield trial.strike("it trains too long", fourth, lambda name: None)
+    yield trial.strike("the whole site is killed", last, engine.kill, returns=False)
 
 
 WRONG: Mapping[str, tuple[int, Callable[[Sites, str], None]]] = {
     "it has another key": (1, lambda sites, name: _stranger(sites, name)),
     "it has other parameters": (2, lambda sites, name: _other(sites, name)),
-    "its disk cannot be written": (3, lambda sites, name: sites.write(name, state="federation.json/state")),
+    "its disk cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
 }
 """What can be wrong at a site before a run."""
 
@@ -220,7 +205,7 @@ def on_nvflare(deployment: Any, folder: Path) -> tuple[list[Seen], Sites, dict[s
         return nvflare.recipe(rounds, clients=4, patience=PATIENCE).execute(deployment.env)
 
     job = submitted(60)
-    found = list(while_they_train(trial))
+    found = list(while_they_train(trial, range(5)))
     ends["after a loss"] = _ended(deployment, sites, job)
     deployment.start(sites.names[4])
     time.sleep(8)
@@ -244,19 +229,62 @@ def _ended(deployment: Any, sites: Sites, job: Any) -> dict[str, Any]:
     """How a job ended, and how long that took after its last round."""
     status = deployment.status(job, 240)
     (*_, end) = [line for line in sites.log("server") if line["event"] in ("end", "failed")]
-    result = (sites.folder / "server" / "state" / "result.json").read_text()
-    return {"status": status, "after": time.time() - end["time"], "result": result}
+    return {"status": status, "after": round(time.time() - end["time"], 1), "result": _result(sites)}
+
+
+def _result(sites: Sites) -> str:
+    """How a run ended, as the server's operator reads it."""
+    return str(json.loads((sites.folder / "server" / "state" / "result.json").read_text())["text"])
+
+
+# ------------------------------------------------------------------------------------------------------------ on Flower
+
+
+@dataclass
+class OnFlower:
+    """A deployment of Flower (`flower_loopback.Deployment`)."""
+
+    deployment: Any
+    sites: Sites
+
+    def core(self, name: str) -> int:
+        """See `Engine`."""
+        return int(process_of(self.sites, name).pid)
+
+    def kill(self, name: str) -> None:
+        """See `Engine`. A core outlives its SuperNode."""
+        core = self.core(name)
+        self.deployment.kill(f"node{self.sites.names.index(name)}")
+        os.kill(core, signal.SIGKILL)
+
+
+def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]]:
+    """All faults on a running deployment, and how the runs ended."""
+    trial, ends = Trial(sites, OnFlower(deployment, sites), slack=5.0), dict[str, Any]()
+    patience = {"stage_seconds": 60.0, "training_seconds": 90.0}
+    run = deployment.start(rounds=14, **patience)
+    found = list(while_they_train(trial, (0, 1, 2, 0, 3)))
+    ends["after a loss"] = deployment.finish(run, 900), _result(sites)
+    deployment.start_node(3)
+    fault, name, at = "it has another key", sites.names[1], time.time()
+    _stranger(sites, name)
+    ends[fault] = deployment.finish(deployment.start(rounds=1, **patience), 900), _result(sites)
+    found.append(trial.seen(fault, 1, at))
+    return found, ends
 
 
 def main(engine: str, keep: str = "") -> None:
     """Print the table; `keep` gets all files of all parties."""
-    assert engine == "nvflare"
-    from nvflare_deployment import Deployment
-
     folder = Path(tempfile.mkdtemp())
     try:
-        with Deployment(folder, [f"site-{n}" for n in range(1, 6)]).running() as deployment:
-            found, _, ends = on_nvflare(deployment, folder)
+        if engine == "nvflare":
+            with nvflare_deployment.Deployment(folder, [f"site-{n}" for n in range(1, 6)]).running() as deployment:
+                found, _, ends = on_nvflare(deployment, folder)
+        else:
+            sites = Sites(folder / "sites", replace(PARAMS, clients=4), seconds=0.3)
+            files = [sites.file(name) for name in sites.names]
+            with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
+                found, ends = on_flower(running, sites)
         print(markdown(found))
         for name, end in ends.items():
             print(name, end)

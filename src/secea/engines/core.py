@@ -261,7 +261,8 @@ class Client:
 
     def __init__(self, path: Path, alone: ExitStack, run: str = "") -> None:
         self._path, self._alone, self._run = path, alone, run
-        self._log, self._said, self._ended = Log(), "", False
+        self._log, self._said = Log(), ""
+        self._over = self._failed = False
 
     @cached_property
     def site(self) -> Site:
@@ -288,7 +289,7 @@ class Client:
         asked.over = order.task is Task.END and not reply.fault and _over(self._host)
         if asked.over:
             self._log.noted("end")
-            self._ended = True
+            self._over = True
         return reply.to_bytes()
 
     def _heard(self, said: str) -> None:
@@ -297,20 +298,19 @@ class Client:
             self._said = said
             self._log.noted("left out", by="the server, as it says", why=said)
 
-    def deserted(self) -> None:
-        """Nobody can give orders any more."""
-        if not self._ended:
+    def deserted(self) -> bool:
+        """Nobody can give orders any more. Whether this core is about to end with an error, which it has to print."""
+        if not self._over and not self._failed:
             with suppress(OSError):
                 self._log.noted("stopped", why="the engine's process at this site has ended: its job is over, or died")
+        return self._failed
 
     def stopped(self, error: Exception) -> bytes:
         """What others are told about an error. The full text goes only to this site, before anybody hears of it."""
-        traceback.print_exception(error)
-        sys.stderr.flush()
+        self._failed = True
         with suppress(OSError):
             trace = traceback.format_exception(error)
             self._log.noted("stopped", why=f"{type(error).__name__}: {error}", trace="".join(trace))
-        self._ended = True
         return told(error).encode()
 
 
@@ -328,7 +328,7 @@ def do(client: Client, orders: Iterable[Asked]) -> None:
             reply = client.obey(asked)
         except Exception as error:  # the user's code may raise anything, and the sender must be told
             asked.say(Mark.FAILED, client.stopped(error))
-            sys.exit(1)
+            raise
         asked.say(Mark.DONE, reply)
 
 
@@ -340,8 +340,8 @@ def _given(channel: socket.socket, client: Client) -> Iterator[Asked]:
         with suppress(OSError, ValueError):
             while True:
                 orders.put(Asked.receive(channel))
-        client.deserted()
-        os._exit(0)
+        if not client.deserted():
+            os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
