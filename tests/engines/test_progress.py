@@ -170,7 +170,7 @@ def test_who_is_waited_for_stands_in_the_log_with_the_time_since(
     run: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000_000.0
-    monkeypatch.setattr(progress.time, "time", lambda: now)
+    monkeypatch.setattr("secea.engines.progress.time.time", lambda: now)
     stage(run, 0, 2, training=True)
     run.noted("replied", client="client 0")
     now += 50
