@@ -106,8 +106,8 @@ class Member:
         """For how many seconds the core has worked; a negative number if the reply is there. Soon, in any case."""
         if collab.caller != "server" or self._work is None:
             return DONE
-        done = isinstance(self._worked(self._work), float)
-        return time.monotonic() - self._began if done else DONE
+        seconds = self._worked(self._work)
+        return seconds if isinstance(seconds, float) else DONE
 
     @collab.publish
     def take(self) -> Buffer | str:
