@@ -27,6 +27,9 @@ from secea.engines.files import write_identity
 from secea.params import Params
 from secea.wire.keys import Identity
 from sites import Sites
+from trial import COMPLAINT
+
+__all__ = ["COMPLAINT", "PATIENCE", "on_flower", "on_nvflare"]
 
 PARAMS = Params(clients=5, dim=8, dropouts=1, max_entities=30, max_union=40)
 PATIENCE = Patience(stage=10.0, training=50.0)
