@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from secea.engines.core import Core, CoreError
-from secea.engines.driver import Driver, Patience
+from secea.engines.driver import Patience
 from secea.engines.port import Failure, Order, Reply, Task, Terms, asked, orders
+from secea.engines.progress import State
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ProtocolError
@@ -57,7 +58,7 @@ def cores(sites: Sites) -> Iterator[Cores]:
         port.close()
 
 
-def run(sites: Sites, rounds: int) -> Driver:
+def run(sites: Sites, rounds: int) -> State:
     """So many rounds; the server is in this process."""
     with cores(sites) as port:
         return serve(Site.read(sites.file("server")), port, rounds, PATIENCE, logging.getLogger())

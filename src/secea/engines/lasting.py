@@ -220,13 +220,13 @@ class LastingCore:
                 )  # fmt: skip
             with limit(end - time.monotonic(), lambda: _kill(int(started.stdout))) as expired:
                 try:
-                    mark, why = hear(ours)
+                    mark, said = hear(ours)
                 except OSError:
                     why = how_it_ended(None, timeout if expired.is_set() else 0)
                     note_stopped(self._file, why)
                     raise CoreError(why) from None
             if mark is Mark.FAILED:
-                raise CoreError(why.decode(errors="replace"))
+                raise CoreError(said.decode(errors="replace"))
 
 
 def _lock(state: Path) -> int | None:
