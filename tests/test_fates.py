@@ -161,6 +161,7 @@ def test_what_is_said_arrives_and_is_short(text: str) -> None:
     order = orders({0: Task.HELLO, 1: Task.STEP}, 3, {1: [b"m"]}, {0: text, 1: text})
     assert Order.parse(order[0].to_bytes(), SERVER).said == text[:MOST_SAID]
     assert Order.parse(order[1].to_bytes(), SERVER).said == ""
+    assert len(order[0].to_bytes()) < 100 + 4 * MOST_SAID
 
 
 def test_what_is_said_changes_no_client(world: World) -> None:

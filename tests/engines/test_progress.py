@@ -111,6 +111,23 @@ def test_no_line_is_lost_or_torn_when_several_processes_fill_logs(
     assert all(file.stat().st_size < 25_200 for file in files)
 
 
+def test_a_line_goes_into_the_new_log_if_another_process_puts_the_old_one_aside_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, path = Log(tmp_path / "audit.jsonl"), tmp_path / "audit.jsonl"
+    log.noted("round", number=1)
+    lock, waited = log_module._lock, iter([True])
+
+    def waiting(descriptor: int) -> None:
+        if next(waited, False):
+            path.rename(tmp_path / "audit.jsonl.1")
+        lock(descriptor)
+
+    monkeypatch.setattr(log_module, "_lock", waiting)
+    log.noted("round", number=2)
+    assert [[line["number"] for line in lines(file)] for file in (path, tmp_path / "audit.jsonl.1")] == [[2], [1]]
+
+
 def test_the_oldest_log_goes_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MOST_BYTES", 1)
     log = Log(path := tmp_path / "audit.jsonl")
