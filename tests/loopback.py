@@ -15,7 +15,7 @@ from optional import dues
 from secea.engines.driver import Driver
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
-from secea.engines.port import Failure, Order, Reply, Task, asked, orders
+from secea.engines.port import Failure, Order, Reply, Task, Terms, asked, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, RoundLost
 from secea.forms.keyed import Keyed
@@ -70,10 +70,10 @@ class Loopback:
         self.seen: list[tuple[int, Order, Reply]] = []
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
-        assert timeout > 0
-        for n, order in orders(tasks, round, inboxes()).items():
+        assert terms.seconds > 0
+        for n, order in orders(tasks, round, inboxes(), terms.said).items():
             fate = self.kill(n, order)
             if fate == "hangs":
                 continue

@@ -2,7 +2,7 @@
 # A real deployment on this machine's loopback: SuperLink with TLS, five SuperNodes that it knows by their keys, one run.
 # usage: sh deploy.sh FOLDER [PORT]     (FOLDER is made by prepare.py; PORT and the five above it are used: 9400)
 set -eu
-app=$(dirname "$(realpath "$0")")
+app=$(dirname "$(realpath "$0")")/app
 cd "$1"
 folder=$(pwd)
 port=${2:-9400}

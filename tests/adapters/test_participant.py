@@ -18,7 +18,7 @@ from secea.adapters.torch import Checkpoint, TorchRows
 from secea.adapters.weights import Weights
 from secea.engines.driver import Driver
 from secea.engines.host import Host
-from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.port import Failure, Order, Reply, Task, Terms, orders
 from secea.engines.store import Store
 from secea.errors import SERVER, DataError
 from secea.forms.keyed import Keyed
@@ -100,7 +100,7 @@ class World:
         )
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         for n, order in orders(tasks, round, inboxes()).items():
             yield n, Reply.parse(self.hosts[n].obey(Order.parse(order.to_bytes(), SERVER)).to_bytes(), n)

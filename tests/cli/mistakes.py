@@ -99,11 +99,15 @@ MISTAKES = (
     ),
     Mistake(
         "A port in use",
-        ("sh flower-kg/deploy.sh sites",),
-        (1,),
-        ("address already in use", "stop what uses it, or choose another: sh deploy.sh sites PORT"),
+        ("sh flower-kg/deploy.sh sites", "sh nvflare-kg/deploy.sh sites 9400"),
+        (1, 1),
+        (
+            "address already in use",
+            "stop what uses it, or choose another: sh deploy.sh sites PORT",
+            "Port 9400 is in use",
+        ),
         "No `secea` command opens a port; the engines do. Flower's is `flower-superlink --port`; NVFlare's is"
-        " `fed_learn_port` in\nits `project.yml`. Here is the example's deployment on Flower while something else has"
+        " `fed_learn_port` in\nits `project.yml`. Here are the examples' deployments on both while something else has"
         " port 9400:",
         around=port_9400_taken,
     ),
@@ -154,7 +158,8 @@ def prepare(folder: Path) -> None:
     for n in range(3):
         rows = "".join(f"entity {n + i},{i / 8}\n" for i in range(100))
         (folder / f"large-{n + 1}.csv").write_text(rows, encoding="utf-8")
-    (folder / "flower-kg").symlink_to(ROOT / "examples" / "flower-kg")
+    for example in ("flower-kg", "nvflare-kg"):
+        (folder / example).symlink_to(ROOT / "examples" / example)
 
 
 def blocked(folder: Path, modules: tuple[str, ...]) -> dict[str, str]:

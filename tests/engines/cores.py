@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from secea.engines.core import Core, CoreError
-from secea.engines.driver import Driver, Patience
-from secea.engines.port import Failure, Order, Reply, Task, asked, orders
+from secea.engines.driver import Patience
+from secea.engines.port import Failure, Order, Reply, Task, Terms, asked, orders
+from secea.engines.progress import State
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ProtocolError
@@ -32,12 +33,12 @@ class Cores:
             core.close()
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `secea.engines.port.Port`."""
         with ThreadPoolExecutor(len(self._cores)) as threads:
-            given = orders(tasks, round, inboxes())
-            for n, replies in threads.map(lambda n: (n, list(self._obeyed(n, given[n], timeout))), given):
+            given = orders(tasks, round, inboxes(), terms.said)
+            for n, replies in threads.map(lambda n: (n, list(self._obeyed(n, given[n], terms.seconds))), given):
                 yield from ((n, reply) for reply in replies)
 
     def _obeyed(self, n: int, order: Order, timeout: float) -> Iterator[Reply | Failure]:
@@ -57,7 +58,7 @@ def cores(sites: Sites) -> Iterator[Cores]:
         port.close()
 
 
-def run(sites: Sites, rounds: int) -> Driver:
+def run(sites: Sites, rounds: int) -> State:
     """So many rounds; the server is in this process."""
     with cores(sites) as port:
         return serve(Site.read(sites.file("server")), port, rounds, PATIENCE, logging.getLogger())

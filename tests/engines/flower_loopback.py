@@ -36,6 +36,7 @@ clientapp = "secea.engines.flower:client"
 [tool.flwr.app.config]
 rounds = 1
 stage-seconds = 120.0
+training-seconds = 3600.0
 """
 COUNTED = """
 import flwr.superlink.grid.http_grid as grid

@@ -59,9 +59,6 @@ class Deployment:
         self.kits = self.folder / "kits" / "trial" / "prod_00"
         for name in ("localhost", *self.sites):
             nvflare.permit(self.kits / name)
-        resources = self.kits / "localhost" / "local" / "resources.json"
-        own = resources.read_text().replace("/tmp/nvflare", str(self.folder / "storage"))  # noqa: S108 - NVFlare's
-        resources.write_text(own)  # otherwise all servers of a machine share their jobs
 
     def use(self, sites: Path) -> None:
         """The sites for the next job: the file of each kit leads to the site's own folder."""

@@ -105,7 +105,17 @@ class Sites:
         path = self.folder / name / "audit.jsonl"
         text = path.read_text() if path.exists() else ""
         lines = [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
-        return [line for line in lines if what.items() <= line.items()]
+        return [line for line in map(self._numbered, lines) if what.items() <= line.items()]
+
+    def _numbered(self, line: dict[str, Any]) -> dict[str, Any]:
+        """The same line with numbers for clients, which a log names as the federation file does."""
+        numbers = {name: n for n, name in enumerate(self.names)}
+        for part in ("client", "from", "to"):
+            if line.get(part) in numbers:
+                line[part] = f"client {numbers[line[part]]}"
+        if line["event"] == "round":
+            line["clients"] = [numbers[name] for name in line["clients"]]
+        return line
 
     def rounds(self) -> list[dict[str, Any]]:
         """The rounds that gave means: number, and who was there to the end."""
@@ -126,7 +136,7 @@ class Sites:
     def kept(self) -> dict[str, set[str]]:
         """The pieces of state of each party that has some; an empty file to lock is none."""
         found: dict[str, set[str]] = {}
-        for path in self.folder.glob("*/state/*"):
+        for path in self.folder.glob("*/state/*.state"):
             if path.name == "lock.state":
                 assert not path.read_bytes()
                 continue

@@ -8,17 +8,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+import secea
 from cores import run
 from lasting_cores import ended, process_of
 from secea.engines.core import Core, CoreError
+from secea.engines.files import key_fingerprint
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Order, Reply, Task
+from secea.engines.site import Site
 from secea.forms.keyed import Keyed
 from secea.params import Params
 from secea.wire.messages import Buffer, Header
@@ -132,6 +137,81 @@ def test_of_what_the_users_code_raises_the_kind_is_told_and_the_rest_is_in_the_s
     assert "cannot be interpreted as an integer" in stopped["why"]
     sites.argue("site-1", entities=30)
     assert incarnation(core.obey(HELLO, 60))
+
+
+def test_where_the_users_code_failed_stands_in_the_sites_log_before_anybody_is_told(
+    core: Core | LastingCore, sites: Sites
+) -> None:
+    for number in range(3):
+        sites.argue("site-1", entities="many")
+        with pytest.raises(CoreError):
+            core.obey(HELLO, 60)
+        stopped = sites.log("site-1", event="stopped")
+        assert len(stopped) == number + 1
+        assert (stopped[-1]["level"], "trial.py" in stopped[-1]["trace"]) == ("error", True)
+
+
+def test_a_core_that_was_killed_is_written_down_by_whoever_waited_for_it(
+    core: Core | LastingCore, sites: Sites
+) -> None:
+    core.obey(HELLO, 60)
+    running(core, sites).suspend()
+    with pytest.raises(CoreError):
+        core.obey(HELLO, 0.5)
+    (stopped,) = sites.log("site-1", event="stopped")
+    assert stopped["why"] == "its core did not reply within 0.5 s, and was killed"
+
+
+def test_a_core_whose_holder_is_gone_says_so(sites: Sites) -> None:
+    command: list[str | Path] = [sys.executable, "-c", HOLDER, sites.folder / "site-1" / "site.toml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parent) as holder:  # noqa: S603
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"ready\n"
+        core = core_of(holder.pid)
+        holder.kill()
+        core.wait(5)
+    (stopped,) = sites.log("site-1", event="stopped")
+    assert stopped["why"] == "the engine's process at this site has ended: its job is over, or died"
+
+
+def test_why_the_server_left_a_site_out_is_noted_once_and_as_what_the_server_says(
+    core: Core | LastingCore, sites: Sites
+) -> None:
+    said = Order(Task.HELLO, said="hello is for another session").to_bytes()
+    for _ in range(3):
+        core.obey(said, 60)
+    (line,) = sites.log("site-1", event="left out")
+    assert (line["by"], line["why"]) == ("the server, as it says", "hello is for another session")
+    core.obey(Order(Task.HELLO, said="it is slow").to_bytes(), 60)
+    assert [line["why"] for line in sites.log("site-1", event="left out")][1:] == ["it is slow"]
+
+
+def test_a_site_says_at_its_start_who_it_is_and_what_runs(core: Core | LastingCore, sites: Sites) -> None:
+    core.obey(HELLO, 60)
+    (start,) = sites.log("site-1", event="start")
+    site = Site.read(sites.file("site-1"))
+    assert (start["secea"], start["party"]) == (secea.__version__, "site-1")
+    assert start["session"] == site.session.fingerprint
+    assert start["key"] == key_fingerprint(site.key.public)
+
+
+def test_a_core_that_is_busy_does_not_keep_its_holder_from_ending(sites: Sites) -> None:
+    core = Core(sites.file("site-1"))
+    core.obey(HELLO, 60)
+    core_of(os.getpid()).suspend()
+
+    def wait() -> None:
+        with pytest.raises(CoreError):
+            core.obey(HELLO, 3600)
+
+    waits = threading.Thread(target=wait)
+    waits.start()
+    time.sleep(0.3)
+    started = time.monotonic()
+    core.close()
+    waits.join(10)
+    assert time.monotonic() - started < 10
+    assert not waits.is_alive()
 
 
 def test_a_site_that_is_not_described_well_is_told_what_is_wrong(core: Core | LastingCore, sites: Sites) -> None:

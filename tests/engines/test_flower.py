@@ -125,9 +125,9 @@ def test_who_has_another_key_roster_or_parameters_is_refused_by_name(federation:
     run = federation.deployment.start(rounds=1)
     assert federation.deployment.finish(run, PATIENCE) == "finished:failed"
     log = federation.deployment.log(run)
-    assert "site-2 (client 1): client 1: hello is for another session" in log
-    assert "site-3 (client 2): the identity is not the one that the roster pins for client 2" in log
-    assert "site-4 (client 3): client 3: hello is for another session" in log
+    assert "site-2: hello is for another session" in log
+    assert "site-3: the identity is not the one that the roster pins for site-3" in log
+    assert "site-4: hello is for another session" in log
 
 
 @pytest.mark.deployment

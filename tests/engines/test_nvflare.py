@@ -15,6 +15,7 @@ import pytest
 from nvflare.collab import CollabRecipe
 from nvflare.recipe import SimEnv
 
+import faults
 from nvflare_deployment import Deployment
 from secea.engines import nvflare
 from secea.engines.driver import Patience
@@ -120,7 +121,7 @@ REASONS = [
     ("client 2", f"{PATIENCE.stage:.1f}"),  # "did not reply within"; or NVFlare says it first, "timed out after"
     ("client 4", f"{PATIENCE.stage:.1f}"),
 ]
-BUSY = ("client 4", "it is still busy with an earlier call")  # it is late, and called again meanwhile
+BUSY = ("client 4", "it is still busy with an earlier")  # it is late, and called again meanwhile
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def test_whoever_is_left_gets_the_plain_means_in_every_round(story: Story) -> No
 
 def test_a_round_in_which_too_many_vanish_is_lost_and_the_next_one_works(story: Story) -> None:
     whys = [line["why"] for line in story.sites.log("server", event="round lost")]
-    (lost,) = [why for why in whys if "client 0, client 3 vanished in the middle of it" in why]
+    (lost,) = [why for why in whys if "site-1, site-4 vanished in the middle of it" in why]
     number = int(lost.split()[1])
     numbers = [line["number"] for line in story.sites.rounds()]
     assert number not in numbers
@@ -206,8 +207,8 @@ def test_without_drop_outs_the_error_names_who_failed_and_a_client_that_is_kille
     sites.write("site-5", federation="../roster.json")
     assert deployment.status(submitted(deployment, sites, 3)) != "FINISHED:COMPLETED"
     (failed,) = sites.log("server", event="failed")
-    assert "site-2 (client 1): client 1: hello is not signed by the identity that the roster pins" in failed["why"]
-    for who in ("site-4 (client 3): client 3", "site-5 (client 4): client 4"):
+    assert "site-2: hello is not signed by the identity that the roster pins" in failed["why"]
+    for who in ("site-4", "site-5"):
         assert f"{who}: hello is for another session: its roster, parameters or version differ" in failed["why"]
     assert failed["why"] in deployment.output("localhost")
 
@@ -218,7 +219,7 @@ def test_without_drop_outs_the_error_names_who_failed_and_a_client_that_is_kille
     sites.forget_the_past()
     assert deployment.status(submitted(deployment, sites, 4)) == "FINISHED:COMPLETED"
     (lost,) = sites.log("server", event="round lost")
-    assert "round 2 is lost: client 3 vanished in the middle of it" in lost["why"]
+    assert "round 2 is lost: site-4 vanished in the middle of it" in lost["why"]
     assert sites.lost() == [("client 3", "its core was ended by SIGKILL")]
     rounds = [line["clients"] for line in sites.rounds()]
     assert rounds[0] == rounds[-1] == EVERYONE
@@ -246,3 +247,31 @@ def test_a_site_and_then_the_server_that_are_killed_go_on_when_they_are_started_
     assert rounds[-1]["clients"] == EVERYONE
     assert len(sites.log("server", event="accepted", kind="commitment")) == len(EVERYONE)  # once
     sites.check_means()
+
+
+@pytest.mark.deployment
+def test_of_each_fault_server_and_site_know_why_and_soon(deployment: Deployment, tmp_path: Path) -> None:
+    """The table of `faults.py`, in which somebody who trains may take a minute for it."""
+    found, sites, ends = faults.on_nvflare(deployment, tmp_path)
+    seen = {each.fault: each for each in found}
+    for fault, cause, seconds in (
+        ("its core is killed", "failed", 5),
+        ("its function raises", "failed", 5),
+        ("the whole site is killed", "unreachable", nvflare.BEAT_SECONDS + nvflare.QUIET_SECONDS + 5),
+        ("its core hangs", "slow", faults.PATIENCE.stage + faults.PATIENCE.training + 5),
+        ("it trains too long", "slow", faults.PATIENCE.stage + faults.PATIENCE.training + 5),
+    ):
+        assert (seen[fault].cause, seen[fault].after < seconds) == (cause, True), seen[fault]
+    assert seen["it has other parameters"].cause == "refused"
+    assert "hello is for another session" in seen["it has other parameters"].site
+    assert "the identity is not the one that the roster pins" in seen["it has another key"].site
+    assert faults.COMPLAINT in seen["its function raises"].site
+    assert "SIGKILL" in seen["its core is killed"].site
+    assert "was killed" in seen["its core hangs"].site
+    assert "was killed" in seen["it trains too long"].site
+    assert "has ended" in seen["the server's job is killed"].site
+    for name, end in ends.items():
+        assert end["status"] == "FINISHED:COMPLETED", (name, end)
+        assert end["after"] < 60
+    assert "site-3 took part in no round; refused at the end" in ends["it has other parameters"]["result"]
+    assert not [line for line in sites.log("server") if str(sites.folder) in str(line.get("why"))]

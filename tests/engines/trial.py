@@ -55,6 +55,8 @@ IN_ROUND = ("upload", "agree", "open")
 """Stages of the round whose number was given last; an order says the next one."""
 
 WAIT_SECONDS = 8.0
+COMPLAINT = "aspirin is no number"
+"""What a function says that raises."""
 
 _TASKS = {Task.HELLO: "hello", Task.ROUND: "train", Task.END: "end"}
 
@@ -84,7 +86,7 @@ def participant(
     wait: float = WAIT_SECONDS,
     most: int = 0,
 ) -> Participant:
-    """Client n, which writes down what it is given; while there is a file `hold` in its folder it does not train.
+    """Client n, which writes down what it is given. A file `hold` in its folder makes it train on; then `raise`, fail.
 
     `claims`: the public key of somebody else, which it says is its own. `wait`: so long, at most, does it train while
     those who were lost have not been called again. `most`: the largest weight of its rows.
@@ -107,6 +109,8 @@ def participant(
         write(round, means)
         while (Path(folder) / "hold").exists():
             time.sleep(0.1)
+            if (Path(folder) / "raise").exists():
+                raise ValueError(COMPLAINT)
         return table_of(number, round, entities, dim, most)
 
     return Participant(lambda: names_of(number, entities), train, lambda means: write(0, means))

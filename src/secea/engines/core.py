@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from typing import Final
 from secea.arithmetic.field import keep_freed_memory
 from secea.engines.host import Host, told
 from secea.engines.log import Log
-from secea.engines.port import Order, Reply, Task
+from secea.engines.port import LATE, Order, Reply, Task
 from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SERVER, ProtocolError, SecEAError
 from secea.wire.messages import Buffer
@@ -39,6 +40,8 @@ BUSY: Final = "it is still busy with an earlier order"
 MOST_SECONDS: Final = 30 * 86400.0
 """An order may take thirty days. Timers and sockets refuse times that are much longer."""
 
+_END_SECONDS: Final = 1.0
+"""A core that is busy for longer when its holder wants it to end is killed."""
 _ORDER: Final = struct.Struct("<dQ")  # the seconds that it may take, bytes
 _REPLY: Final = struct.Struct("<BQ")  # the mark, bytes
 
@@ -133,10 +136,16 @@ def limit(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event
         timer.cancel()
 
 
+def note_stopped(site: Path, why: str) -> None:
+    """Write into a site's log that its core ended. A core that is killed cannot do so itself."""
+    with suppress(SecEAError, OSError):
+        Log(Site.read(site).log).noted("stopped", why=why)
+
+
 def how_it_ended(code: int | None, hung: float) -> str:
     """A sentence on how a core ended: killed after `hung` seconds (0: it did not hang), or with this exit code."""
     if hung:
-        return f"its core did not reply within {hung:.1f} s, and was killed"
+        return f"{LATE}{hung:.1f} s, and was killed"
     if code is None:
         return "its core ended before it could reply"
     return f"its core was ended by {signal.Signals(-code).name}" if code < 0 else f"its core ended with code {code}"
@@ -148,8 +157,8 @@ def how_it_ended(code: int | None, hung: float) -> str:
 class Core:
     """The engine's handle on the core of one site. The core ends when this process ends."""
 
-    def __init__(self, site: Path | str) -> None:
-        self._site = Path(site)
+    def __init__(self, site: Path | str, run: str = "") -> None:
+        self._site, self._run = Path(site), run
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._busy = threading.Lock()
@@ -165,9 +174,16 @@ class Core:
             self._busy.release()
 
     def close(self) -> None:
-        """End the core."""
-        with self._busy:
+        """End the core, whatever it is doing."""
+        if (process := self._process) is not None and not self._busy.acquire(timeout=_END_SECONDS):
+            process.kill()  # whoever waits for it learns that it has ended
+            self._busy.acquire()
+        elif process is None:
+            return
+        try:
             self._end()
+        finally:
+            self._busy.release()
 
     def _obey(self, order: Buffer, timeout: float) -> bytearray:
         process, channel = self._running()
@@ -176,7 +192,9 @@ class Core:
                 return Call(channel).reply(order, timeout)
             except OSError:
                 code = self._end()
-                raise CoreError(how_it_ended(code, timeout if expired.is_set() else 0)) from None
+                why = how_it_ended(code, timeout if expired.is_set() else 0)
+                note_stopped(self._site, why)
+                raise CoreError(why) from None
             except CoreError:
                 self._end()
                 raise
@@ -188,7 +206,7 @@ class Core:
             self._channel, theirs = socket.socketpair()
             with theirs:
                 descriptor = theirs.fileno()
-                command = [sys.executable, "-m", "secea.engines.core", str(self._site), str(descriptor)]
+                command = [sys.executable, "-m", "secea.engines.core", str(self._site), str(descriptor), self._run]
                 self._process = subprocess.Popen(  # noqa: S603 - our own module
                     command, stdin=subprocess.DEVNULL, pass_fds=[descriptor]
                 )
@@ -241,9 +259,10 @@ class Asked:
 class Client:
     """The client of a site, inside the core. It is created when its first order comes."""
 
-    def __init__(self, path: Path, alone: ExitStack) -> None:
-        self._path, self._alone = path, alone
-        self._log = Log()
+    def __init__(self, path: Path, alone: ExitStack, run: str = "") -> None:
+        self._path, self._alone, self._run = path, alone, run
+        self._log, self._said = Log(), ""
+        self._over = self._failed = False
 
     @cached_property
     def site(self) -> Site:
@@ -251,6 +270,8 @@ class Client:
         site = Site.read(self._path)
         self._log = Log(site.log)
         self._alone.enter_context(site.store.held(BUSY_SECONDS))
+        self._log = site.audit
+        self._log.noted("start", **site.began(), run=self._run)
         return site
 
     @cached_property
@@ -263,14 +284,33 @@ class Client:
             order = Order.parse(asked.order, SERVER)
         except ProtocolError as error:  # nothing has changed
             return Reply(fault=told(error)).to_bytes()
+        self._heard(order.said)
         reply = self._host.obey(order)
         asked.over = order.task is Task.END and not reply.fault and _over(self._host)
+        if asked.over:
+            self._log.noted("end")
+            self._over = True
         return reply.to_bytes()
 
+    def _heard(self, said: str) -> None:
+        """Note why the server says that it left this site out. It is not authenticated, and nothing follows from it."""
+        if said and said != self._said and self.site.log:
+            self._said = said
+            self._log.noted("left out", by="the server, as it says", why=said)
+
+    def deserted(self) -> bool:
+        """Nobody can give orders any more. Whether this core is about to end with an error, which it has to print."""
+        if not self._over and not self._failed:
+            with suppress(OSError):
+                self._log.noted("stopped", why="the engine's process at this site has ended: its job is over, or died")
+        return self._failed
+
     def stopped(self, error: Exception) -> bytes:
-        """What others are told about an error. The full text goes only into the site's own log."""
+        """What others are told about an error. The full text goes only to this site, before anybody hears of it."""
+        self._failed = True
         with suppress(OSError):
-            self._log.noted("stopped", why=f"{type(error).__name__}: {error}")
+            trace = traceback.format_exception(error)
+            self._log.noted("stopped", why=f"{type(error).__name__}: {error}", trace="".join(trace))
         return told(error).encode()
 
 
@@ -292,7 +332,7 @@ def do(client: Client, orders: Iterable[Asked]) -> None:
         asked.say(Mark.DONE, reply)
 
 
-def _given(channel: socket.socket) -> Iterator[Asked]:
+def _given(channel: socket.socket, client: Client) -> Iterator[Asked]:
     """The orders of the process that holds this core. When that process ends, the core exits at once."""
     orders: queue.SimpleQueue[Asked] = queue.SimpleQueue()
 
@@ -300,17 +340,19 @@ def _given(channel: socket.socket) -> Iterator[Asked]:
         with suppress(OSError, ValueError):
             while True:
                 orders.put(Asked.receive(channel))
-        os._exit(0)
+        if not client.deserted():
+            os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
         yield orders.get()
 
 
-def main(site: str, descriptor: str) -> None:
+def main(site: str, descriptor: str, run: str) -> None:
     """Run a core that takes its orders from an inherited socket."""
     with socket.socket(fileno=int(descriptor)) as channel, ExitStack() as alone:
-        do(Client(Path(site), alone), _given(channel))
+        own = Client(Path(site), alone, run)
+        do(own, _given(channel, own))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from secea.engines.log import Log
-from secea.engines.port import Failure, Port, Reply, Task, refusal
+from secea.engines.port import Alive, Cause, Failure, Port, Reply, Task, Terms, refusal
 from secea.errors import FederationError, ProtocolError, Stale, party
 from secea.party.phases import REST, UNKNOWN, Standing
 from secea.party.server import Server
@@ -26,6 +26,8 @@ MOST_TRIES: Final = 16
 """Attempts at one union, or at what comes before it."""
 NAMELESS: Final = "its first names got no keys, and others have changed theirs since: it needs a new session"
 ACCUSED: Final = "more clients than may conspire refuse what it sends: start the server's side anew to call it again"
+FAREWELL_SECONDS: Final = 10.0
+"""Time to tell those who were left out why, when a run ends."""
 KEYLESS: Final = "it has no share of the key of the names: restore its state, or begin a new session"
 
 
@@ -72,6 +74,7 @@ class Driver:
         self._accusers: dict[int, set[int]] = {}  # who refused what a client alone can have sent
         self._everyone = set(range(server.session.params.clients))  # who is called
         self._saved = b""
+        self._told: dict[int, str] = {}  # what each was told about its absence
 
     # ------------------------------------------------------------------------------------------------------- the run
 
@@ -86,7 +89,7 @@ class Driver:
         """These take part from now on, if they answer; the others are absent, and are not called."""
         self._everyone = set(clients)
         for n in self.present - self._everyone:
-            self._lose(n, "it is absent")
+            self._lose(n, "it is absent", Cause.ABSENT)
         self._call(self._everyone)
 
     def renew(self) -> None:
@@ -112,7 +115,8 @@ class Driver:
             self._finish_phases()
             self.done = server.at.round
             self._forgive()
-            self._log.noted("round", number=self.done, clients=sorted(self.present & set(server.at.members)))
+            there = sorted(self.present & set(server.at.members))
+            self._log.noted("round", number=self.done, clients=list(map(party, there)))
 
     def finish(self) -> None:
         """The last means go out, and clients hear that it is over. They keep the keys of their names."""
@@ -122,6 +126,14 @@ class Driver:
             for n, reply in self._exchange(dict.fromkeys(members, Task.END)):
                 self._heard(n, reply)
             self.server.give_up()
+
+    def farewell(self) -> None:
+        """Tell those who were left out why, if they can be told and do not know yet."""
+        untold = {n for n, why in self.failures.items() if n in self._everyone and self._told.get(n) != why}
+        if untold:
+            terms = Terms(FAREWELL_SECONDS, said=self.failures)
+            for _ in self._port.exchange(dict.fromkeys(untold, Task.HELLO), self.server.at.round, dict, terms):
+                pass
 
     @contextmanager
     def _given_up_on_error(self) -> Iterator[None]:
@@ -186,7 +198,8 @@ class Driver:
             if self.can_rename() or others < form.fewest(server.session.params, form.union_phase, at.named):
                 return form.names_phase
             for n in waiting:  # the others need not wait with them
-                self._lose(n, "the keys of its new names have not come: for these more clients must be here")
+                why = "the keys of its new names have not come: for these more clients must be here"
+                self._lose(n, why, Cause.WAITS)
             return self._next_phase()
         stands = at.size != UNKNOWN and at.members == at.participants == tuple(sorted(here))
         if (
@@ -204,7 +217,7 @@ class Driver:
             if self._keyless(n):
                 self._lose(n, KEYLESS)
             elif self.server.at.named > 1 and not self._standing[n].named:
-                self._lose(n, NAMELESS)
+                self._lose(n, NAMELESS, Cause.WAITS)
 
     def _keyless(self, n: int) -> bool:
         """Whether a client lost its share of the key of the names, or has one of another key."""
@@ -217,7 +230,7 @@ class Driver:
         for n in sorted(self.present & set(at.members)) if at.size != UNKNOWN else ():
             standing = self._standing[n]
             if (standing.settled, standing.round) != (at.union, at.round) or standing.names > standing.named:
-                self._lose(n, "it does not say where it stands")
+                self._lose(n, "it does not say where it stands", Cause.REFUSED)
 
     def _waiting(self) -> dict[int, int]:
         """Who has asked for new names and got no answers, and in which epoch: an epoch of names was interrupted."""
@@ -265,7 +278,7 @@ class Driver:
             if not waiting:
                 break
         for n in waiting:
-            self._lose(n, "it did not reply in time")
+            self._lose(n, "it did not reply in time", Cause.SLOW)
         if self.server.row.silent and self._changed(members):
             self.server.give_up()
             return False
@@ -278,7 +291,7 @@ class Driver:
             self._renamed = True
             return True
         for n in changed:
-            self._lose(n, "it says again that its entities changed")
+            self._lose(n, "it says again that its entities changed", Cause.REFUSED)
             self.server.disregard(n)
         return False
 
@@ -288,7 +301,7 @@ class Driver:
         for n in sorted(server.cannot() & self.present):
             self._unable[n] += 1
             if self._unable[n] > MOST_UNABLE:
-                self._lose(n, "it says again and again that it cannot go on")
+                self._lose(n, "it says again and again that it cannot go on", Cause.REFUSED)
                 server.disregard(n)
         try:
             return server.end()
@@ -309,26 +322,46 @@ class Driver:
 
     def _exchange(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Reply | Failure]]:
         server = self.server
-        session = server.session
-        timeout = self._patience.seconds(server.stage_bytes, training=Task.ROUND in tasks.values())
-        timeout += session.form.patience(session.params, server.at)
+        session, training = server.session, Task.ROUND in tasks.values()
+        seconds = self._patience.seconds(server.stage_bytes, training=training)
+        seconds += session.form.patience(session.params, server.at)
         self._keep()
         addressed = {n for n, task in tasks.items() if task is not Task.HELLO}
         number = server.at.round + (not server.row.silent)  # of the round that is to begin, or has begun
-        return self._port.exchange(tasks, number, partial(server.drain, addressed), timeout)
+        terms = Terms(seconds, self._patience.training * training, dict(self.failures))
+        self._log.noted(
+            "stage", name=server.at.phase, round=number, training=training, seconds=round(seconds, 1),
+            clients=list(map(party, sorted(addressed))), called=list(map(party, sorted(tasks.keys() - addressed))),
+        )  # fmt: skip
+        self._told |= {n: why for n, why in terms.said.items() if tasks.get(n) is Task.HELLO}
+        return self._replies(self._port.exchange(tasks, number, partial(server.drain, addressed), terms))
+
+    def _replies(self, heard: Iterator[tuple[int, Reply | Failure | Alive]]) -> Iterator[tuple[int, Reply | Failure]]:
+        """What is heard but for who is alive, which only the log is told."""
+        for n, reply in heard:
+            if isinstance(reply, Alive):
+                self._log.alive(n, reply.seconds)
+                continue
+            if n in self.present and isinstance(reply, Reply) and not reply.more and not reply.fault:
+                self._log.noted("replied", client=party(n))
+            yield n, reply
 
     def _heard(self, n: int, reply: Reply | Failure) -> None:
         if n not in self._everyone:  # it was called before the others accused it
             return
-        if isinstance(reply, Failure) or reply.fault:
-            self._lose(n, reply.reason if isinstance(reply, Failure) else reply.fault)
-            self._accuse(n, self.failures[n])
+        if isinstance(reply, Failure):
+            self._lose(n, reply.reason, reply.cause)
+            self._accuse(n, reply.reason)
+            return
+        if reply.fault:
+            self._lose(n, reply.fault, Cause.of(reply.fault))
+            self._accuse(n, reply.fault)
             return
         session = self.server.session
         try:
             self._standing[n] = Standing.parse(reply.standing, session.params.rounds, session.form.last_epoch)
         except ValueError as error:
-            self._lose(n, str(error))
+            self._lose(n, str(error), Cause.REFUSED)
             return
         for message in reply.messages:
             try:
@@ -345,9 +378,11 @@ class Driver:
             self._lose(n, KEYLESS)
             return
         if n not in self.server.link.peers:
-            self._lose(n, "it answers, and says no hello")
+            self._lose(n, "it answers, and says no hello", Cause.REFUSED)
             return
-        self.present.add(n)
+        if n not in self.present:
+            self.present.add(n)
+            self._log.noted("here", client=party(n))
 
     def _accuse(self, n: int, reason: str) -> None:
         """Call a client no more if more others than may conspire refuse what it alone sent: one of them is honest."""
@@ -357,17 +392,19 @@ class Driver:
         for v in [v for v, others in self._accusers.items() if len(others) > self.server.session.params.T]:
             del self._accusers[v]
             self._everyone.discard(v)
-            self._lose(v, ACCUSED)
+            self._lose(v, ACCUSED, Cause.REFUSED)
 
     def _refused(self, n: int, error: ProtocolError) -> None:
-        self._lose(n, str(error))
+        self._lose(n, str(error), Cause.REFUSED)
 
-    def _lose(self, n: int, reason: str) -> None:
+    def _lose(self, n: int, reason: str, cause: Cause = Cause.FAILED) -> None:
+        known = n not in self.present and self.failures.get(n) == reason
         self.present.discard(n)
         self._outside.add(n)
         self.failures[n] = reason
         self.server.lost_touch(n)
-        self._log.noted("lost", client=party(n), why=reason)
+        if not known:
+            self._log.noted("lost", client=party(n), cause=cause, why=reason)
 
     def _keep(self) -> None:
         """The server's state, before anything leaves."""

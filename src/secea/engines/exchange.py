@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from secea.arithmetic.field import give_back_freed_memory
 from secea.arithmetic.threads import stay_in_this_thread
-from secea.engines.port import Failure, Reply, Task
+from secea.engines.port import Failure, Reply, Task, Terms
 from secea.engines.spool import rest
 from secea.errors import SERVER, FederationError, Stale, party
 from secea.party.client import Client
@@ -102,7 +102,7 @@ class Exchange:
         """One phase: what clients send, what the server makes of it, and what they get back."""
         server, phase = self.server, self.server.at.phase
         row, members = server.row, server.at.members
-        for n, reply in self.exchange(dict.fromkeys(members, Task.STEP), 0, server.drain, 0.0):
+        for n, reply in self.exchange(dict.fromkeys(members, Task.STEP), 0, server.drain, Terms(0.0)):
             for message in () if isinstance(reply, Failure) else reply.messages:
                 server.receive(n, message)
         vanished = set(members) - self.here
@@ -114,7 +114,7 @@ class Exchange:
         self.deliver()
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`. Replies come in parts, and what the server makes of them is passed on in between."""
         phase = self.server.at.phase

@@ -28,6 +28,7 @@ from typing import Final
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
 from secea.engines.core import CoreError
@@ -35,7 +36,7 @@ from secea.engines.driver import Patience
 from secea.engines.host import told
 from secea.engines.lasting import LastingCore
 from secea.engines.log import Log
-from secea.engines.port import Failure, Order, Reply, Task, asked, orders
+from secea.engines.port import Alive, Cause, Failure, Order, Reply, Task, Terms, asked, orders
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import SERVER, FederationError, ParamsError, ProtocolError
@@ -45,6 +46,8 @@ _ACTION: Final = "secea"
 _BYTES: Final = "secea.bytes"
 _POLL_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 1.0
+BEAT_SECONDS: Final = 5.0
+"""How often the SuperLink is asked who is online."""
 MESSAGE_BYTES: Final = 1 << 26
 """Of a reply in one message. Flower holds messages as a whole, and takes a second or two for each."""
 STAGE_SECONDS: Final = 120.0
@@ -130,6 +133,7 @@ class _Exchange:
 
     waiting: dict[int, Order]
     pieces: _Pieces
+    terms: Terms
     deadline: float
     sent: dict[str, int] = field(default_factory=dict)  # the client that each message went to
     tried: set[int] = field(default_factory=set)  # nodes that were called, and did not name a client
@@ -148,19 +152,23 @@ class FlowerPort:
         """Bytes of orders and of replies."""
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
-    ) -> Iterator[tuple[int, Reply | Failure]]:
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
+    ) -> Iterator[tuple[int, Reply | Failure | Alive]]:
         """See `secea.engines.port.Port`."""
-        given = orders(tasks, round, inboxes())
-        now = _Exchange(dict(given), _Pieces(given), time.monotonic() + timeout)
+        given = orders(tasks, round, inboxes(), terms.said)
+        now = _Exchange(dict(given), _Pieces(given), terms, time.monotonic() + terms.seconds)
         self._give(now, [n for n, order in given.items() if order.task is not Task.HELLO and n in self._nodes])
-        now.deadline = time.monotonic() + timeout  # counted from when everyone has its order
-        look = 0.0
+        started = time.monotonic()
+        now.deadline = started + terms.seconds  # counted from when everyone has its order
+        look, beat = 0.0, started + BEAT_SECONDS
         while now.waiting and time.monotonic() < now.deadline:
             away = {n for n, order in now.waiting.items() if order.task is Task.HELLO or n not in self._nodes}
             if away and time.monotonic() >= look:
                 self._call(now, away)
                 look = time.monotonic() + _LOOK_SECONDS
+            if time.monotonic() >= beat:
+                yield from self._beat(now, time.monotonic() - started)
+                beat = time.monotonic() + BEAT_SECONDS
             # A late reply to a call is not fetched until somebody asks for it.
             replies = list(self._grid.pull_messages([*now.sent, *(self._calls if away else ())]))
             # Replies to calls come first: nobody waits for a lost client, so it must be heard before the others end.
@@ -170,7 +178,17 @@ class FlowerPort:
             while replies:
                 yield from self._take(now, replies.pop())
         for n in now.waiting:
-            yield n, Failure(self._why_silent(n, timeout))
+            yield n, self._silent(n, terms.seconds)
+
+    def _beat(self, now: _Exchange, seconds: float) -> Iterator[tuple[int, Alive | Failure]]:
+        """Who of those that work is online, as the SuperLink says; a node that is not is dead."""
+        online = set(self._grid.get_node_ids())
+        for number, n in list(now.sent.items()):
+            if self._nodes.get(n) in online:
+                yield n, Alive(seconds)
+            elif n in self._nodes:
+                del now.sent[number], now.waiting[n]
+                yield n, Failure(f"its node {self._nodes.pop(n)} is not online any more", Cause.UNREACHABLE)
 
     def _push(self, orders: Mapping[int, Sequence[Array]], deadline: float) -> dict[int, str]:
         """Send orders to nodes. Returns the message ids by node, without nodes that the SuperLink no longer has."""
@@ -202,8 +220,11 @@ class FlowerPort:
         called = {self._nodes[n] for n in away if n in self._nodes}
         if any(self._nodes.get(n) not in online for n in away):
             called |= online - set(self._nodes.values())
+        clients = {node: n for n, node in self._nodes.items()}
+        deadline = min(now.deadline, time.monotonic() + now.terms.brief)  # nobody trains for a hello
         for node in sorted(called & online - set(self._calls.values()) - now.tried):
-            taken = self._push({node: [_array(Order(Task.HELLO).to_bytes())]}, now.deadline)
+            said = now.terms.said.get(clients.get(node, -1), "")
+            taken = self._push({node: [_array(Order(Task.HELLO, said=said).to_bytes())]}, deadline)
             self._calls |= {number: called for called, number in taken.items()}
 
     def _take(self, now: _Exchange, message: Message) -> Iterator[tuple[int, Reply | Failure]]:
@@ -255,7 +276,9 @@ class FlowerPort:
 
     def _read(self, message: Message, n: int) -> tuple[list[Reply | Failure], str]:
         if message.has_error():
-            return [Failure(f"error {message.error.code}: {message.error.reason}")], ""
+            gone = message.error.code == ErrorCode.NODE_UNAVAILABLE
+            cause = Cause.UNREACHABLE if gone else Cause.FAILED
+            return [Failure(f"error {message.error.code}: {message.error.reason}", cause)], ""
         try:
             parts, name = _unpacked(message.content)
             self.received += sum(map(len, parts))
@@ -263,11 +286,13 @@ class FlowerPort:
         except ProtocolError as error:
             return [Failure(error.fault)], ""
 
-    def _why_silent(self, n: int, timeout: float) -> str:
+    def _silent(self, n: int, timeout: float) -> Failure:
+        if self._nodes.get(n) in set(self._grid.get_node_ids()):
+            return Failure(f"it did not reply within {timeout:.0f} s", Cause.SLOW)
         if n in self._nodes:
-            return f"no reply in {timeout:.0f} s"
+            return Failure(f"its node {self._nodes[n]} is not online", Cause.UNREACHABLE)
         others = "".join(f"; node {node}: {why}" for node, why in self._nameless.items())
-        return f"no node said in {timeout:.0f} s that it is {self._names[n]!r}{others}"
+        return Failure(f"no node said in {timeout:.0f} s that it is {self._names[n]!r}{others}", Cause.UNREACHABLE)
 
 
 def serve_run(grid: Grid, context: Context) -> None:
@@ -281,7 +306,8 @@ def serve_run(grid: Grid, context: Context) -> None:
         training=float(config.get("training-seconds", Patience.training)),
     )
     site = Site.read(path)
-    serve(site, FlowerPort(grid, site.session.roster.names), int(config["rounds"]), patience, _log)
+    port = FlowerPort(grid, site.session.roster.names)
+    serve(site, port, int(config["rounds"]), patience, _log, run=str(context.run_id))
 
 
 server = ServerApp()
@@ -307,9 +333,10 @@ def obey(message: Message, context: Context) -> Message:
         site = Site.read(path)
         name, log = site.name, Log(site.log)
         order = _joined(_unpacked(message.content)[0])
-        parts = _obeyed(LastingCore(path), order, message.metadata.ttl)
+        parts = _obeyed(LastingCore(path, run=str(context.run_id)), order, message.metadata.ttl)
     except Exception as error:  # Flower would send the text of any error to the server
-        log.noted("stopped", why=f"{type(error).__name__}: {error}")
+        if not isinstance(error, CoreError):  # those are in the log already
+            log.noted("stopped", why=f"{type(error).__name__}: {error}")
         fault = str(error) if isinstance(error, CoreError) else told(error)  # the core's texts are safe to pass on
         parts = [Reply(fault=fault).to_bytes()]
     return Message(_packed([_array(part) for part in parts], name), reply_to=message)

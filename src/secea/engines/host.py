@@ -7,9 +7,12 @@ An authentic message that is wrong ends the attempt.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from secea.engines import spool
 from secea.engines.log import Log
@@ -34,6 +37,10 @@ class Means(Table):
     """Those of them that have fewer owners than `min_owners`."""
 
 
+_FOLDERS: Final = re.compile(r"(?<!\w)/(?:[^'\":;,]*/)?(?=\w)")
+"""What stands before the name of a file."""
+
+
 def _nothing(means: Means | None) -> None:
     """The default for `done`: ignore the last means."""
 
@@ -55,14 +62,14 @@ class Participant:
 
 
 def told(error: Exception) -> str:
-    """What the server's side is told about an error at a site. It contains no entities, numbers or other user data.
+    """What the server's side is told about an error at a site: no entities, numbers or other user data, and no folder.
 
     The site's configuration is not secret, but its data is. The full text goes into the site's own log.
     """
     if isinstance(error, ProtocolError):
         return refusal(error.suspects)
     if isinstance(error, ParamsError | CallError | SnapshotError):
-        return str(error)
+        return _FOLDERS.sub("", str(error))
     return f"{type(error).__name__} at its own side; its log has the rest"
 
 
@@ -199,9 +206,12 @@ class Host:
             self._train(round)
             self.client.contribute(self._table, self._trained)
 
-    def _train(self, round: int) -> None:
-        trained = self._participant.train(self.means(), round)
-        self._keep(as_table(trained, self._session.params.dim), round)
+    def _train(self, number: int) -> None:
+        self._log.noted("training", round=number)
+        started = time.monotonic()
+        trained = self._participant.train(self.means(), number)
+        self._log.noted("trained", round=number, seconds=round(time.monotonic() - started, 1))
+        self._keep(as_table(trained, self._session.params.dim), number)
 
     def means(self) -> Means | None:
         """The means of the last round, in the order of the last table. None before the first or after a lost round."""

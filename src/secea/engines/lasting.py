@@ -28,7 +28,21 @@ from typing import Final
 
 import secea
 from secea.atomic import replace_files
-from secea.engines.core import BUSY, Asked, Call, Client, CoreError, Mark, allowed, do, hear, how_it_ended, limit, say
+from secea.engines.core import (
+    BUSY,
+    Asked,
+    Call,
+    Client,
+    CoreError,
+    Mark,
+    allowed,
+    do,
+    hear,
+    how_it_ended,
+    limit,
+    note_stopped,
+    say,
+)
 from secea.engines.host import told
 from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SecEAError
@@ -102,10 +116,10 @@ class LastingCore:
     A core that was started with a different site file, federation, identity or release is replaced.
     """
 
-    def __init__(self, site: Path | str, idle: float = IDLE_SECONDS) -> None:
+    def __init__(self, site: Path | str, idle: float = IDLE_SECONDS, run: str = "") -> None:
         if not hasattr(socket, "SO_PEERCRED"):  # needed to know who is at the other end of a socket
             raise CoreError("a lasting core needs Linux")
-        self._file, self._idle = Path(site).absolute(), idle
+        self._file, self._idle, self._run = Path(site).absolute(), idle, run
 
     def obey(self, order: Buffer, timeout: float) -> bytearray:
         """The reply to an order. A `CoreError` after at most `timeout` seconds, plus the time to end the core."""
@@ -123,8 +137,7 @@ class LastingCore:
             if address := _Address.read(site.state):
                 self._end(address)
 
-    @staticmethod
-    def _asked(channel: socket.socket, order: Buffer, end: float, timeout: float) -> bytearray | None:
+    def _asked(self, channel: socket.socket, order: Buffer, end: float, timeout: float) -> bytearray | None:
         """The reply, or None if the core ended before it began to work on the order."""
         call, (process, _) = Call(channel), _peer(channel)
 
@@ -138,10 +151,12 @@ class LastingCore:
             try:
                 return call.reply(order, timeout)
             except OSError:
-                if expired.is_set():
-                    raise CoreError(BUSY if call.mark is Mark.TAKEN else how_it_ended(None, timeout)) from None
-                if call.mark is Mark.BEGUN:
-                    raise CoreError(how_it_ended(None, 0)) from None
+                if expired.is_set() and call.mark is Mark.TAKEN:
+                    raise CoreError(BUSY) from None
+                if expired.is_set() or call.mark is Mark.BEGUN:
+                    why = how_it_ended(None, timeout if expired.is_set() else 0)
+                    note_stopped(self._file, why)
+                    raise CoreError(why) from None
         return None
 
     @contextmanager
@@ -197,18 +212,21 @@ class LastingCore:
         with ours:
             with theirs:
                 shell = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh"]
-                own = [sys.executable, "-m", "secea.engines.lasting", self._file, theirs.fileno(), self._idle]
+                what = [self._file, theirs.fileno(), self._idle, self._run]
+                own = [sys.executable, "-m", "secea.engines.lasting", *what]
                 started = subprocess.run(  # noqa: S603 - our own module
                     [*shell, *map(str, own)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     pass_fds=[theirs.fileno()], start_new_session=True, check=True,
                 )  # fmt: skip
             with limit(end - time.monotonic(), lambda: _kill(int(started.stdout))) as expired:
                 try:
-                    mark, why = hear(ours)
+                    mark, said = hear(ours)
                 except OSError:
-                    raise CoreError(how_it_ended(None, timeout if expired.is_set() else 0)) from None
+                    why = how_it_ended(None, timeout if expired.is_set() else 0)
+                    note_stopped(self._file, why)
+                    raise CoreError(why) from None
             if mark is Mark.FAILED:
-                raise CoreError(why.decode(errors="replace"))
+                raise CoreError(said.decode(errors="replace"))
 
 
 def _lock(state: Path) -> int | None:
@@ -364,10 +382,10 @@ def _last(client: Client, alone: ExitStack, starter: socket.socket, idle: float)
     do(client, door.orders(idle))
 
 
-def main(site: str, descriptor: str, idle: str) -> None:
+def main(site: str, descriptor: str, idle: str, run: str) -> None:
     """Run a lasting core. It reports to the process at the other end of the inherited socket."""
     with socket.socket(fileno=int(descriptor)) as starter, ExitStack() as alone:
-        _last(Client(Path(site), alone), alone, starter, float(idle))
+        _last(Client(Path(site), alone, run), alone, starter, float(idle))
 
 
 if __name__ == "__main__":

@@ -7,48 +7,53 @@ state and the user's functions stay at the sites (`secea.engines.site`). Each cl
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import queue
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.collab import CollabCallError, CollabRecipe, collab
 from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
-from secea.engines.policy import without_code
-from secea.engines.port import Failure, Order, Reply, Task, asked, orders
+from secea.engines.kits import CLASSES, SILENT_SECONDS, permit
+from secea.engines.port import Alive, Cause, Failure, Order, Reply, Task, Terms, asked, orders
+from secea.engines.progress import RESULT, Doing, State
 from secea.engines.run import serve
 from secea.engines.site import Site
 from secea.errors import ParamsError, ProtocolError
 from secea.wire.messages import Buffer
 
+__all__ = ["CLASSES", "SITES", "CollabPort", "Conductor", "Member", "permit", "recipe", "site_file"]
+
 SITES: Final = "SECEA_SITES"
 """If all sites are on one machine: a folder with each site's file, NAME/site.toml, and server/site.toml."""
 
-CLASSES: Final = (
-    "nvflare.collab.runtime.controller.CollabController",
-    "nvflare.collab.runtime.executor.CollabExecutor",
-    "secea.engines.nvflare.Conductor",
-    "secea.engines.nvflare.Member",
-)
-"""The classes that a job names. A site that allows just these need not accept code from the server."""
+BEAT_SECONDS: Final = 5.0
+"""Whoever works for longer says so again and again, each time after so many seconds."""
 
-_RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands")
-"""The rights of a role to which NVFlare's policy gives everything, without the right to bring code."""
+QUIET_SECONDS: Final = 25.0
+"""A site that is silent for so long beyond that is dead."""
+
+DONE: Final = -1.0
+"""In place of the seconds that a client has worked: it has its reply."""
 
 MOST_UNREAD: Final = 2
 """Parts of a client's reply that wait for the server."""
+
+_NOTICE_SECONDS: Final = 10.0
+"""NVFlare's server looks for dead clients every five seconds."""
 
 _GRACE: Final = 1.0
 """Extra seconds for NVFlare to report that a call has timed out."""
@@ -62,32 +67,6 @@ def site_file(name: str, kit: Path | str) -> Path:
     return (Path(folder) / name / "site.toml" if folder else Path(kit) / "local" / "secea.toml").resolve()
 
 
-def permit(folder: Path | str) -> None:
-    """Let a site, or a simulator's folder, run these jobs: add `CLASSES` to its allowed classes.
-
-    From then on the startup kit refuses all jobs that bring their own code. Such code could read the identity key.
-    """
-    local = Path(folder) / "local"
-    local.mkdir(parents=True, exist_ok=True)
-    resources = _policy(local / "resources.json") or {"format_version": 2}
-    allowed = resources.setdefault("class_allow_list", list(DEFAULT_CLASS_ALLOW_LIST))
-    allowed += [name for name in CLASSES if name not in allowed]
-    _write(local / "resources.json", resources)
-    if authorization := _policy(local / "authorization.json"):
-        authorization["permissions"] = without_code(authorization["permissions"], _RIGHTS)
-        _write(local / "authorization.json", authorization)
-
-
-def _policy(path: Path) -> dict[str, Any]:
-    """The site's own policy, or the one that came with its startup kit."""
-    files = (path, path.with_name(f"{path.name}.default"))
-    return next((json.loads(file.read_bytes()) for file in files if file.exists()), {})
-
-
-def _write(path: Path, policy: dict[str, Any]) -> None:
-    path.write_text(json.dumps(policy, indent=2) + "\n", encoding="utf-8")
-
-
 # -------------------------------------------------------------------------------------------------------- the client
 
 
@@ -97,27 +76,61 @@ def _leave_requests_unprinted() -> None:
 
 
 class Member:
-    """A client's side of the job. It hands each order of the server to the core of its site."""
+    """A client's side of the job. It hands each order of the server to the core of its site.
+
+    It answers while the core works, so that the server knows who is slow and who is dead.
+    """
 
     def __init__(self) -> None:
         self._core: Core | None = None
+        self._work: Future[Buffer | str] | None = None
+        self._began = 0.0
 
     @collab.init
     def start(self) -> None:
         """The job begins: find the site's file. The core starts with the first order."""
         _leave_requests_unprinted()
-        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()))
+        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()), _job())
 
     @collab.publish
-    def obey(self, order: Buffer, timeout: float) -> Buffer | str:
-        """The reply to an order, or to a part of one; or a text that says why there is none."""
+    def obey(self, order: Buffer, timeout: float) -> Buffer | str | float:
+        """The reply to an order, or to a part of one; a text that says why there is none; or, not yet, the seconds."""
         if collab.caller != "server":
             return f"{collab.caller} gave an order, which only the server may do"
+        self._began, self._work = time.monotonic(), Future()
+        threading.Thread(target=self._do, args=(self._work, order, timeout), daemon=True).start()
+        return self._worked(self._work)
+
+    @collab.publish
+    def beat(self) -> float:
+        """For how many seconds the core has worked; a negative number if the reply is there. Soon, in any case."""
+        if collab.caller != "server" or self._work is None:
+            return DONE
+        seconds = self._worked(self._work)
+        return seconds if isinstance(seconds, float) else DONE
+
+    @collab.publish
+    def take(self) -> Buffer | str:
+        """The reply that is there."""
+        if collab.caller != "server" or self._work is None or not self._work.done():
+            return "there is no reply to take"
+        return self._work.result()
+
+    def _worked(self, work: Future[Buffer | str]) -> Buffer | str | float:
+        try:
+            return work.result(BEAT_SECONDS)
+        except TimeoutError:
+            return time.monotonic() - self._began
+
+    def _do(self, work: Future[Buffer | str], order: Buffer, timeout: float) -> None:
         assert self._core is not None
         try:
-            return self._core.obey(order, timeout)
+            work.set_result(self._core.obey(order, timeout))
         except CoreError as error:
-            return str(error)
+            work.set_result(str(error))
+        except BaseException as error:
+            work.set_exception(error)  # NVFlare says to the server of what kind it is
+            raise
 
     @collab.final
     def stop(self) -> None:
@@ -135,11 +148,25 @@ class _Call:
 
     client: int
     order: Order
-    timeout: float
+    terms: Terms
     unread: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_UNREAD))
     over: bool = False
     dropped: bool = False
     """Whether nobody reads the rest of the reply."""
+    alive: bool = False
+    """Whether its site said that it works on it."""
+
+    @property
+    def seconds(self) -> float:
+        """The time that it may take: who only says hello does not train."""
+        return self.terms.brief if self.order.task is Task.HELLO else self.terms.seconds
+
+    def late(self) -> Failure:
+        """Its time is over."""
+        return Failure(f"it did not reply within {self.seconds:.1f} s", Cause.SLOW if self.alive else Cause.UNREACHABLE)
+
+
+_News: TypeAlias = Reply | Failure | Alive
 
 
 class CollabPort:
@@ -148,43 +175,51 @@ class CollabPort:
     def __init__(self, names: tuple[str, ...], proxies: Mapping[str, Any]) -> None:
         self._names, self._proxies = names, proxies
         self._calls: dict[int, _Call] = {}  # the last one to each client
-        self._heard: queue.SimpleQueue[tuple[_Call, Reply | Failure]] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[tuple[_Call, _News]] = queue.SimpleQueue()
         self.sent = self.received = 0
         """Bytes of orders and of replies."""
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
-    ) -> Iterator[tuple[int, Reply | Failure]]:
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
+    ) -> Iterator[tuple[int, _News]]:
         """See `Port`. A client that was called in an earlier exchange, and has not answered, is not called again."""
-        given = orders(tasks, round, inboxes())
-        calls = {self._call(n, order, timeout) for n, order in given.items()}
-        end = time.monotonic() + timeout + _GRACE
+        given = orders(tasks, round, inboxes(), terms.said)
+        calls = {self._call(n, order, terms) for n, order in given.items()}
+        end = time.monotonic() + terms.seconds + _GRACE
         try:
             while calls:
-                call, reply = self._heard.get(timeout=max(0.0, end - time.monotonic()))
-                if call in calls:  # else it belongs to an exchange that is over
-                    if isinstance(reply, Failure) or not reply.more:
-                        calls.remove(call)
-                    yield call.client, reply
+                call, news = self._heard.get(timeout=max(0.0, end - time.monotonic()))
+                if call not in calls:  # it belongs to an exchange that is over
+                    continue
+                if isinstance(news, Failure) or (isinstance(news, Reply) and not news.more):
+                    calls.remove(call)
+                yield call.client, news
+                if isinstance(news, Reply):
                     call.unread.release()
         except queue.Empty:
             for call in calls:
-                yield call.client, Failure(f"it did not reply within {timeout:.1f} s")
+                yield call.client, call.late()
         finally:
             for call in calls:
                 call.dropped = call.order.task is not Task.HELLO  # a hello may still come, in another exchange
                 call.unread.release()
 
-    def _call(self, n: int, order: Order, timeout: float) -> _Call:
+    def close(self) -> None:
+        """Nobody waits for anything any more: calls that go on end with the next sign of life."""
+        for call in self._calls.values():
+            call.dropped = True
+            call.unread.release()
+
+    def _call(self, n: int, order: Order, terms: Terms) -> _Call:
         """Give an order in a thread of its own, so that nobody has to wait for its end."""
-        before, call = self._calls.get(n), _Call(n, order, timeout)
+        before, call = self._calls.get(n), _Call(n, order, terms)
         if before is None or before.over:
             self._calls[n] = call
             threading.Thread(target=self._settle, args=(call,), daemon=True).start()
         elif before.order.task is order.task is Task.HELLO:
             return before
         else:
-            self._heard.put((call, Failure("it is still busy with an earlier call")))
+            self._heard.put((call, Failure("it is still busy with an earlier call", Cause.SLOW)))
         return call
 
     def _settle(self, call: _Call) -> None:
@@ -192,10 +227,12 @@ class CollabPort:
         last: Reply | Failure = Failure("the call was interrupted")
         try:
             last = self._parts(call)
+        except _Late:
+            last = call.late()
         except (CoreError, ProtocolError) as error:
-            last = Failure(str(error))
+            last = Failure(str(error), Cause.of(str(error)))
         except CollabCallError as error:
-            last = Failure(f"it cannot be reached: {error.cause}")
+            last = _failure(error)
         except BaseException as error:  # whatever it was, nobody must wait for a call that is over
             last = Failure(f"the call was interrupted: {error}")
             raise
@@ -206,12 +243,12 @@ class CollabPort:
     def _parts(self, call: _Call) -> Reply | Failure:
         name = self._names[call.client]
         if name not in self._proxies:
-            return Failure(f"{name} is not connected")
-        line, reply = _Line(self._proxies[name], call.timeout), Reply()
+            return Failure(f"{name} is not connected", Cause.UNREACHABLE)
+        line, reply = _Line(self._proxies[name], call, self._heard), Reply()
         for reply in asked(call.order, partial(self._reply, line, call.client)):
             if not reply.more:
                 break
-            line.wait(call.unread)
+            line.wait()
             if call.dropped:
                 break
             self._heard.put((call, reply))
@@ -225,31 +262,60 @@ class CollabPort:
         return Reply.parse(answer, n)
 
 
-class _Line:
-    """Calls to one member, which all together may take so many seconds. A `CoreError` if it gives no bytes."""
+class _Late(CoreError):
+    """The time of a call is over."""
 
-    def __init__(self, proxy: Any, timeout: float) -> None:
-        self._proxy, self._timeout, self._end = proxy, timeout, time.monotonic() + timeout
+
+class _Line:
+    """Calls to one member, which all together may take so many seconds. A `CoreError` if it gives no bytes.
+
+    No call lasts long: whoever is dead does not answer the next one, and whoever ends need not wait for it.
+    """
+
+    def __init__(self, proxy: Any, call: _Call, heard: queue.SimpleQueue[tuple[_Call, _News]]) -> None:
+        self._proxy, self._call, self._heard = proxy, call, heard
+        self._brief = BEAT_SECONDS + (QUIET_SECONDS if call.order.task is Task.HELLO else call.terms.brief)
+        self._end = time.monotonic() + call.seconds
 
     def obey(self, order: bytes) -> Buffer:
+        """The reply, for which the member is asked again and again."""
         left = self._left()
-        return _bytes(self._proxy(timeout=left).obey(order, left))
+        result = self._proxy(timeout=min(self._brief, left + _GRACE)).obey(order, left)
+        while isinstance(result, float) and result >= 0:
+            self._call.alive = True
+            self._heard.put((self._call, Alive(result)))
+            result = self._proxy(timeout=min(BEAT_SECONDS + QUIET_SECONDS, self._left() + _GRACE)).beat()
+            if self._call.dropped:
+                raise _Late
+        if isinstance(result, float):
+            result = self._proxy(timeout=min(self._brief, self._left() + _GRACE)).take()
+        if isinstance(result, bytes | bytearray | memoryview):
+            return result
+        raise CoreError(result if isinstance(result, str) else f"it replied with a {type(result).__name__}")
 
-    def wait(self, unread: threading.Semaphore) -> None:
+    def wait(self) -> None:
         """Until the server has read what came before, so that it need not keep it."""
-        if not unread.acquire(timeout=self._left()):
+        if not self._call.unread.acquire(timeout=self._left()):
             self._left()
 
     def _left(self) -> float:
         if (left := self._end - time.monotonic()) <= 0:
-            raise CoreError(f"it did not reply within {self._timeout:.1f} s")
+            raise _Late
         return left
 
 
-def _bytes(result: object) -> Buffer:
-    if isinstance(result, bytes | bytearray | memoryview):
-        return result
-    raise CoreError(result if isinstance(result, str) else f"it replied with a {type(result).__name__}")
+def _failure(error: Any) -> Failure:
+    """What it means that NVFlare could not make a call."""
+    if isinstance(error.cause, TimeoutError):
+        return Failure("its site does not answer any more", Cause.UNREACHABLE)
+    if error.cause_type != type(error.cause).__name__:  # it raised there
+        return Failure(f"{error.cause_type} in NVFlare's part at its site, whose log has the rest")
+    return Failure(f"its site cannot be reached: {error.cause}", Cause.UNREACHABLE)
+
+
+def _job() -> str:
+    """NVFlare's name of the job that this process works for."""
+    return dict(zip(sys.argv, sys.argv[1:], strict=False)).get("-n", "")
 
 
 class Conductor:
@@ -266,7 +332,26 @@ class Conductor:
         """Run the job. NVFlare calls it."""
         site = Site.read(site_file("server", collab.workspace.get_root_dir()))
         port = CollabPort(site.session.roster.names, {proxy.name: proxy for proxy in collab.clients})
-        serve(site, port, self.rounds, Patience(self.stage, self.bytes_per_second, self.training), _logger)
+        patience = Patience(self.stage, self.bytes_per_second, self.training)
+        try:
+            _wait_for_nvflare(serve(site, port, self.rounds, patience, _logger, run=_job()))
+        finally:
+            port.close()
+            _deliver(site.state, Path(collab.workspace.get_result_root(_job())))
+
+
+def _wait_for_nvflare(state: State) -> None:
+    """Give NVFlare's server the time to notice who is dead. Who is found dead after a job's end makes it abnormal."""
+    dead = [
+        each.since for each in state.clients.values() if each.doing is Doing.LOST and each.cause == Cause.UNREACHABLE
+    ]
+    time.sleep(max(0.0, max(dead, default=0.0) + SILENT_SECONDS + _NOTICE_SECONDS - time.time()))
+
+
+def _deliver(state: Path, result: Path) -> None:
+    """Put what came of the run where NVFlare's administrator downloads it, too."""
+    with suppress(OSError):
+        shutil.copy(state / RESULT, result / "secea.json")
 
 
 class _Recipe(CollabRecipe):
@@ -288,8 +373,3 @@ def recipe(rounds: int, *, clients: int, name: str = "secea", patience: Patience
     p = patience or Patience()
     conductor = Conductor(rounds, p.stage, p.bytes_per_second, p.training)
     return _Recipe(name, server=conductor, client=Member(), min_clients=clients)
-
-
-if __name__ == "__main__":
-    for _kit in sys.argv[1:]:
-        permit(_kit)

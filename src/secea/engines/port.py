@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from secea.engines.spool import rest
@@ -20,6 +21,13 @@ from secea.wire.messages import Buffer
 
 PART_BYTES: Final = HELD_BYTES
 """Of the messages in one part of an order or of a reply; one message, if it is larger."""
+REFUSES: Final = "it refuses what came from "
+LATE: Final = "its core did not reply within "
+MOST_SAID: Final = 500
+"""Characters of what the server says in an order: a site's log keeps no more."""
+
+
+NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class Task(IntEnum):
@@ -46,6 +54,8 @@ class Order:
     task: Task
     round: int = 0
     messages: list[Buffer] = field(default_factory=list, repr=False)
+    said: str = ""
+    """Why the server left this client out before. Anybody on the way can write it, and nothing but a log reads it."""
 
     def parts(self) -> Iterator[Order]:
         """The same in parts: messages to be taken, and with the last of them what is to be done."""
@@ -54,15 +64,15 @@ class Order:
 
     def to_bytes(self) -> bytes:
         """The encoded bytes, as they travel."""
-        return _pack((self.task, self.round), b"", self.messages)
+        return _pack((self.task, self.round), self.said[:MOST_SAID].encode(), self.messages)
 
     @classmethod
     def parse(cls, data: Buffer, carrier: int) -> Order:
         """An order, or a `ProtocolError` that names the carrier."""
-        (task, round_), _, messages = _parse(data, carrier)
+        (task, round_), text, messages = _parse(data, carrier)
         if task not in set(Task):
             raise ProtocolError((carrier,), f"an order with the unknown task {task}")
-        return cls(Task(task), round_, messages)
+        return cls(Task(task), round_, messages, text.decode(errors="replace")[:MOST_SAID])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +101,77 @@ class Reply:
         return cls(rest, text.decode(errors="replace"), bool(more), bytes(standing))
 
 
+class Cause(StrEnum):
+    """Why a client does not take part, in one word."""
+
+    UNREACHABLE = "unreachable"
+    """Nothing at its site answers: it was killed, or has no network."""
+    SLOW = "slow"
+    """Its site answers, and it was not done in time."""
+    FAILED = "failed"
+    """Its own side says that it cannot go on: its function raised, its disk is full, its core was killed."""
+    REFUSED = "refused"
+    """The server refuses what it sent: another key, other parameters, a wrong message."""
+    OBJECTS = "objects"
+    """It refuses what others, or the server, sent to it."""
+    WAITS = "waits"
+    """It has to wait for others, or for a new session."""
+    ABSENT = "absent"
+    """It is not called."""
+
+    @classmethod
+    def of(cls, said: str) -> Cause:
+        """What a client's own side says about itself. It may be a lie, and then only a log is wrong."""
+        if said.startswith(REFUSES):
+            return cls.OBJECTS
+        return cls.SLOW if said.startswith(LATE) else cls.FAILED
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """No reply came from a client: it crashed, it hangs, it cannot be reached."""
 
     reason: str
+    cause: Cause = Cause.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """No reply yet, but a client's site answers, and says that it works on its order. Nothing is built on it."""
+
+    seconds: float
+    """How long it has worked, as it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for an exchange: how long it may take, and what is said to whom."""
+
+    seconds: float
+    """The time after which nobody is waited for."""
+    training: float = 0.0
+    """So much of it is for training: a call in which nobody trains needs no more than the rest."""
+    said: Mapping[int, str] = field(default_factory=dict)
+    """Why clients that are called had been left out."""
+
+    @property
+    def brief(self) -> float:
+        """The time for what is no training."""
+        return self.seconds - self.training
 
 
 def refusal(suspects: Iterable[int]) -> str:
     """What the server's side is told by a client that refuses what one of these parties sent."""
-    return f"it refuses what came from {' or '.join(map(party, suspects))}"
+    return REFUSES + " or ".join(map(party, suspects))
 
 
 class Port(Protocol):
     """An engine, seen from the server's side."""
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
-    ) -> Iterator[tuple[int, Reply | Failure]]:
-        """Give each client its order, and yield what comes back, in any order. Ends after at most `timeout` seconds.
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
+    ) -> Iterator[tuple[int, Reply | Failure | Alive]]:
+        """Give each client its order, and yield what comes back, in any order. Ends when the time of `terms` is over.
 
         `inboxes` gives the messages that can be delivered at the time of the call; one call is enough. The caller may
         stop early.
@@ -117,9 +179,16 @@ class Port(Protocol):
         ...
 
 
-def orders(tasks: Mapping[int, Task], round: int, inboxes: Mapping[int, list[Buffer]]) -> dict[int, Order]:
+def orders(
+    tasks: Mapping[int, Task], round: int, inboxes: Mapping[int, list[Buffer]], said: Mapping[int, str] = NOTHING
+) -> dict[int, Order]:
     """The order for each client. A client that is only called gets no messages, since it may not understand them."""
-    return {n: Order(task, round, [] if task is Task.HELLO else list(inboxes.get(n, []))) for n, task in tasks.items()}
+    return {
+        n: Order(Task.HELLO, round, said=said.get(n, ""))
+        if task is Task.HELLO
+        else Order(task, round, list(inboxes.get(n, [])))
+        for n, task in tasks.items()
+    }
 
 
 def asked(order: Order, ask: Callable[[Order], Reply]) -> Iterator[Reply]:

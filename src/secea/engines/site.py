@@ -24,8 +24,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import secea
 from secea.engines import spool
-from secea.engines.files import read_identity, read_session
+from secea.engines.files import key_fingerprint, read_identity, read_session
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
 from secea.engines.store import Store
@@ -90,7 +91,17 @@ class Site:
     @cached_property
     def audit(self) -> Log:
         """The party's own audit log."""
-        return Log(self.log, self.session.form.kinds)
+        return Log(self.log, self.session.form.kinds, self.session.roster.names)
+
+    def began(self) -> dict[str, str]:
+        """What the log says when a party begins: who it is, what runs, and for which session."""
+        return {
+            "secea": secea.__version__,
+            "party": self.name or "the server",
+            "key": key_fingerprint(self.key.public),
+            "form": self.session.form.name,
+            "session": self.session.fingerprint,
+        }
 
     def host(self) -> Host:
         """The client of this site: restored where it stopped, or a new one."""

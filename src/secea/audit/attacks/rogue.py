@@ -26,7 +26,7 @@ from secea.audit.attacks.names import corrupt, naming
 from secea.engines.driver import Driver
 from secea.engines.host import Host, Participant
 from secea.engines.log import Log
-from secea.engines.port import Failure, Order, Reply, Task, orders
+from secea.engines.port import Failure, Order, Reply, Task, Terms, orders
 from secea.errors import SERVER, FederationError, ProtocolError, Stale
 from secea.forms.keyed.form import Keyed
 from secea.forms.keyed.form import Kind as KeyedKind
@@ -74,7 +74,7 @@ class Notes(Log):
         """Note whom the server's side refuses at the end of a phase, and whom it leaves out; its reasons name them."""
         if what == "refused":
             self.suspected.append(_parties(str(details["why"]).partition(":")[0]))
-        elif "client" in details and not str(details["why"]).startswith("it refuses"):
+        elif what == "lost" and "client" in details and not str(details["why"]).startswith("it refuses"):
             self.suspected.append(_parties(str(details["client"])))
 
 
@@ -118,7 +118,7 @@ class Sites:
         return [n for n in self.hosts if n != ROGUE]
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`. What the client that deviates replies is what its deviation makes of it."""
         for n, order in orders(tasks, round, inboxes()).items():

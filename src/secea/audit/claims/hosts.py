@@ -25,7 +25,7 @@ from secea.engines import files, policy
 from secea.engines.driver import ACCUSED, Driver
 from secea.engines.exchange import Exchange
 from secea.engines.host import Host, Participant
-from secea.engines.port import Failure, Order, Reply, Task, refusal
+from secea.engines.port import Failure, Order, Reply, Task, Terms, refusal
 from secea.engines.store import Store
 from secea.errors import FederationError, ParamsError, RoundLost, SnapshotError
 from secea.forms import form_of
@@ -345,10 +345,10 @@ class Framing:
         self._exchange, self._liars, self._fault = exchange, liars, refusal((accused,))
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`."""
-        for n, reply in self._exchange.exchange(tasks, round, inboxes, timeout):
+        for n, reply in self._exchange.exchange(tasks, round, inboxes, terms):
             if n not in self._liars or isinstance(reply, Failure) or tasks[n] is Task.HELLO:
                 yield n, reply
             elif not reply.more:

@@ -30,7 +30,7 @@ from secea.engines.driver import Driver
 from secea.engines.exchange import Exchange
 from secea.engines.federation import Federation
 from secea.engines.host import Participant
-from secea.engines.port import Failure, Order, Reply, Task
+from secea.engines.port import Failure, Order, Reply, Task, Terms
 from secea.engines.store import Store
 from secea.errors import SERVER, FederationError, RoundLost, SnapshotError, TableError
 from secea.forms import form_of
@@ -109,11 +109,11 @@ class Listening:
         self._exchange, self.used = exchange, False
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`."""
         self.used = True
-        return self._exchange.exchange(tasks, round, inboxes, timeout)
+        return self._exchange.exchange(tasks, round, inboxes, terms)
 
 
 def _cannot_save(_: bytes) -> None:

@@ -1,0 +1,306 @@
+"""What is seen of each fault, by the server and by the site, and after how many seconds: `python faults.py nvflare`.
+
+Real processes on loopback. Where it says so, a site is struck while it trains, which may take a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+import flower_loopback
+import nvflare_deployment
+from lasting_cores import process_of
+from secea.engines.driver import Patience
+from secea.engines.files import write_identity
+from secea.params import Params
+from secea.wire.keys import Identity
+from sites import Sites
+from trial import COMPLAINT
+
+__all__ = ["COMPLAINT", "PATIENCE", "on_flower", "on_nvflare"]
+
+PARAMS = Params(clients=5, dim=8, dropouts=1, max_entities=30, max_union=40)
+PATIENCE = Patience(stage=10.0, training=50.0)
+FATES = ("stopped", "left out")
+"""Events at a site that say why it does not take part."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a fault looked like."""
+
+    fault: str
+    cause: str
+    server: str
+    after: float
+    """Seconds until the server knew it."""
+    site: str
+    site_after: float
+
+
+class Engine(Protocol):
+    """How the processes of a deployment are struck."""
+
+    def core(self, name: str) -> int:
+        """The core of a site."""
+        ...
+
+    def kill(self, name: str) -> None:
+        """SIGKILL all processes of a site."""
+        ...
+
+
+def waited(until: Callable[[], Any], seconds: float, what: str) -> Any:
+    """What `until` gives when it is something; an AssertionError if that takes too long."""
+    end = time.monotonic() + seconds
+    while not (found := until()):
+        assert time.monotonic() < end, f"{what}: not in {seconds} s"
+        time.sleep(0.1)
+    return found
+
+
+@dataclass
+class Trial:
+    """A run in which faults happen."""
+
+    sites: Sites
+    engine: Engine
+    slack: float = 1.0
+    """How many times longer than on NVFlare things may take."""
+
+    def strike(self, fault: str, victim: int, act: Callable[[str], object], *, returns: bool = True) -> Seen:
+        """Do something to a client while it trains."""
+        name = self.sites.names[victim]
+        folder = self.sites.folder / name
+        (folder / "hold").touch()
+        waited(lambda: self._held(name), 120 * self.slack, f"{name} trains")
+        at = time.time()
+        act(name)
+        seen = self.seen(fault, victim, at)
+        for file in ("hold", "raise"):
+            (folder / file).unlink(missing_ok=True)
+        if returns:
+            self.back(victim, seen)
+        return seen
+
+    def _held(self, name: str) -> bool:
+        """Whether a site trains for longer than it takes: it is held."""
+        *_, last = [line for line in self.sites.log(name) if line["event"] in ("start", "training", "trained")]
+        return bool(last["event"] == "training" and time.time() - last["time"] > self.sites.seconds + 1)
+
+    def back(self, victim: int, seen: Seen) -> None:
+        """Wait until a client takes part again."""
+        rounds = len(self.sites.rounds())
+        waited(
+            lambda: any(victim in line["clients"] for line in self.sites.rounds()[rounds:]),
+            120 * self.slack,
+            f"return of client {victim} after {seen}",
+        )
+
+    def seen(self, fault: str, victim: int, at: float) -> Seen:
+        """What is written of a fault at that time."""
+        name = self.sites.names[victim]
+        lost = self._first(120 * self.slack, "server", at, ("lost",), f"client {victim}")
+        own = self._first(5 * self.slack, name, at, FATES)
+        return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, own.get("why", "-"), own.get("time", at) - at)
+
+    def _first(
+        self, seconds: float, name: str, at: float, events: Iterable[str], client: str | None = None
+    ) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for line in self.sites.log(name):
+                if line["time"] >= round(at, 3) and line["event"] in events and line.get("client") == client:
+                    return line
+            time.sleep(0.1)
+        return {}
+
+
+def raises(sites: Sites) -> Callable[[str], object]:
+    """The site's function raises."""
+    return lambda name: (sites.folder / name / "raise").touch()
+
+
+def while_they_train(trial: Trial, victims: Sequence[int]) -> Iterator[Seen]:
+    """The faults of a site that trains; all but the last one come back."""
+    engine, (first, second, *late, last) = trial.engine, victims
+    yield trial.strike("its core is killed", first, lambda name: os.kill(engine.core(name), signal.SIGKILL))
+    yield trial.strike("its function raises", second, raises(trial.sites))
+    for third, fourth in [late] * bool(late):  # each takes all the time that there is for training
+        yield trial.strike("its core hangs", third, lambda name: os.kill(engine.core(name), signal.SIGSTOP))
+        yield trial.strike("it trains too long", fourth, lambda name: None)
+    yield trial.strike("the whole site is killed", last, engine.kill, returns=False)
+
+
+WRONG: Mapping[str, tuple[int, Callable[[Sites, str], None]]] = {
+    "it has another key": (1, lambda sites, name: _stranger(sites, name)),
+    "it has other parameters": (2, lambda sites, name: _other(sites, name)),
+    "its disk cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
+}
+"""What can be wrong at a site before a run."""
+
+
+def _stranger(sites: Sites, name: str) -> None:
+    write_identity(Identity.generate(), sites.folder / "stranger.pem")
+    sites.write(name, identity="../stranger.pem", state="other-state")
+
+
+def _other(sites: Sites, name: str) -> None:
+    sites.agree("precise.json", replace(sites.params, precision=20))
+    sites.write(name, federation="../precise.json", state="other-state")
+
+
+def right_again(sites: Sites, name: str) -> None:
+    """A site as it was at first."""
+    sites.write(name, federation="../federation.json", identity="identity.pem", state="state")
+
+
+def markdown(found: Iterable[Seen]) -> str:
+    """The table."""
+    head = "| fault | the server says | after | the site's own log says | after |\n| --- | --- | ---: | --- | ---: |\n"
+    return head + "\n".join(
+        f"| {each.fault} | {each.cause}: {each.server} | {each.after:.1f} s"
+        f" | {each.site} | {f'{each.site_after:.1f} s' if each.site != '-' else ''} |"
+        for each in found
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- on NVFlare
+
+
+@dataclass
+class OnNvflare:
+    """A deployment of NVFlare (`nvflare_deployment.Deployment`)."""
+
+    deployment: Any
+
+    def family(self, name: str) -> list[int]:
+        """See `Engine`."""
+        parent = psutil.Process(self.deployment.pid(name))
+        return [parent.pid, *(each.pid for each in parent.children(recursive=True))]
+
+    def core(self, name: str) -> int:
+        """See `Engine`."""
+        (pid,) = [pid for pid in self.family(name) if "secea.engines.core" in psutil.Process(pid).cmdline()]
+        return int(pid)
+
+    def kill(self, name: str) -> None:
+        """See `Engine`."""
+        self.deployment.kill(name)
+
+
+def on_nvflare(deployment: Any, folder: Path) -> tuple[list[Seen], Sites, dict[str, Any]]:
+    """All faults on a running deployment; the sites, and how the jobs ended."""
+    from secea.engines import nvflare
+
+    sites, ends = Sites(folder / "sites", PARAMS, seconds=0.3), dict[str, Any]()
+    trial = Trial(sites, OnNvflare(deployment))
+
+    def submitted(rounds: int) -> Any:
+        deployment.use(sites.folder)
+        return nvflare.recipe(rounds, clients=4, patience=PATIENCE).execute(deployment.env)
+
+    job = submitted(60)
+    found = list(while_they_train(trial, range(5)))
+    ends["after a loss"] = _ended(deployment, sites, job)
+    deployment.start(sites.names[4])
+    time.sleep(8)
+    for fault, (victim, spoil) in WRONG.items():
+        name, at = sites.names[victim], time.time()
+        spoil(sites, name)
+        job = submitted(2)
+        ends[fault] = _ended(deployment, sites, job)
+        found.append(trial.seen(fault, victim, at))
+        right_again(sites, name)
+    job, at = submitted(1000), time.time()
+    waited(lambda: sites.log("server", event="progress")[-1]["time"] > at, 90, "a round")
+    at = time.time()
+    deployment.job_process("localhost", job).kill()
+    own = trial._first(90, sites.names[0], at, FATES)
+    found.append(Seen("the server's job is killed", "-", "-", 0.0, own.get("why", "-"), own.get("time", at) - at))
+    return found, sites, ends
+
+
+def _ended(deployment: Any, sites: Sites, job: Any) -> dict[str, Any]:
+    """How a job ended, and how long that took after its last round."""
+    status = deployment.status(job, 240)
+    (*_, end) = [line for line in sites.log("server") if line["event"] in ("end", "failed")]
+    return {"status": status, "after": round(time.time() - end["time"], 1), "result": _result(sites)}
+
+
+def _result(sites: Sites) -> str:
+    """How a run ended, as the server's operator reads it."""
+    return str(json.loads((sites.folder / "server" / "state" / "result.json").read_text())["text"])
+
+
+# ------------------------------------------------------------------------------------------------------------ on Flower
+
+
+@dataclass
+class OnFlower:
+    """A deployment of Flower (`flower_loopback.Deployment`)."""
+
+    deployment: Any
+    sites: Sites
+
+    def core(self, name: str) -> int:
+        """See `Engine`."""
+        return int(process_of(self.sites, name).pid)
+
+    def kill(self, name: str) -> None:
+        """See `Engine`. A core outlives its SuperNode."""
+        core = self.core(name)
+        self.deployment.kill(f"node{self.sites.names.index(name)}")
+        os.kill(core, signal.SIGKILL)
+
+
+def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]]:
+    """All faults on a running deployment, and how the runs ended."""
+    trial, ends = Trial(sites, OnFlower(deployment, sites), slack=5.0), dict[str, Any]()
+    patience = {"stage_seconds": 60.0, "training_seconds": 90.0}
+    run = deployment.start(rounds=7, **patience)
+    found = list(while_they_train(trial, (0, 1, 3)))
+    ends["after a loss"] = deployment.finish(run, 900), _result(sites)
+    deployment.start_node(3)
+    fault, name, at = "it has another key", sites.names[1], time.time()
+    _stranger(sites, name)
+    ends[fault] = deployment.finish(deployment.start(rounds=1, **patience), 900), _result(sites)
+    found.append(trial.seen(fault, 1, at))
+    return found, ends
+
+
+def main(engine: str, keep: str = "") -> None:
+    """Print the table; `keep` gets all files of all parties."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        if engine == "nvflare":
+            with nvflare_deployment.Deployment(folder, [f"site-{n}" for n in range(1, 6)]).running() as deployment:
+                found, _, ends = on_nvflare(deployment, folder)
+        else:
+            sites = Sites(folder / "sites", replace(PARAMS, clients=4), seconds=0.3)
+            files = [sites.file(name) for name in sites.names]
+            with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
+                found, ends = on_flower(running, sites)
+        print(markdown(found))
+        for name, end in ends.items():
+            print(name, end)
+    finally:
+        if keep:
+            shutil.copytree(folder, keep, dirs_exist_ok=True, symlinks=True)
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
