@@ -20,6 +20,42 @@ SHAPES: Final = ((1, 1, 1), (32, 40, 40), (8, 30, 20), (128, 14_541, 14_541))
 """dim, entities of the union, and of a client at most"""
 
 
+OPTIONS: Final[tuple[dict[str, Any], ...]] = (
+    {}, {"min_owners": 2}, {"min_owners": 4}, {"max_weight": 1}, {"max_weight": 19_999}, {"partial": True},
+    {"noise": 0.25}, {"min_owners": 2, "partial": True}, {"min_owners": 3, "max_weight": 20}, {"min_owners": 5, "noise": 8.0},
+)  # fmt: skip
+CHOSEN: Final = ((2, 1, 0), (4, 3, 0), (6, 1, 0), (6, 2, 1), (7, 2, 2), (6, 1, 4), (12, 4, 3))
+
+
+def chosen() -> tuple[list[dict[str, Any]], list[str]]:
+    """Federations with options: what they cost, and what people sign who agree on them, by the numbers of sentences."""
+    found, sentences = [], {}
+
+    def numbered(words: str) -> int:
+        return sentences.setdefault(words, len(sentences))
+
+    for (N, T, D), options in product(CHOSEN, OPTIONS):
+        if options.get("min_owners", 1) > N:
+            continue
+        form = form_of("keyed")
+        asked = Params(clients=N, dim=6, collusion=T, dropouts=D, **options)
+        params = form.checked(asked.with_bounds(max_entities=14_541, max_union=19_000))
+        told = form.disclosure(params)
+        found.append({
+            "clients": N, "collusion": T, "dropouts": D, "options": options,
+            "facts": form.facts(params),
+            "memory": form.memory(params, 19_000),
+            "products": list(form.products(params, 19_000)),
+            "says": [
+                [numbered(words) for words in (each.about, each.assumed, *each.says)]
+                for each in (*told.parties, *told.options)
+            ],
+            "limits": [numbered(words) for words in told.limits],
+            "accuracy": [numbered(words) for words in told.accuracy],
+        })  # fmt: skip
+    return found, list(sentences)
+
+
 def plans() -> dict[str, Any]:
     """For each form, federation and shape what `secea plan` knows."""
     found = []
@@ -46,4 +82,5 @@ def plans() -> dict[str, Any]:
                     "trust": list(form.trust(params)),
                     "patience": {phase: form.patience(params, replace(at, phase=phase)) for phase in phases},
                 })  # fmt: skip
-    return {"plans": found}
+    federations, sentences = chosen()
+    return {"plans": found, "chosen": federations, "sentences": sentences}
