@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
@@ -66,6 +67,13 @@ class Project:
                 return True
         return False
 
+    def load(self) -> None:
+        """Import the files that are mutated: tests may import some of them late."""
+        package = (self.root / self.source).parent
+        for path in self.files.values():
+            place = path.relative_to(package).with_suffix("")
+            import_module(".".join(place.parent.parts if place.name == "__init__" else place.parts))
+
     def harmless(self) -> list[Harmless]:
         """The list of harmless mutants."""
         return harmless(self.root / self.listed)
@@ -84,6 +92,7 @@ class Project:
                     cover.write(self.root / self.cover)
                     kept = time.monotonic()
             cover.write(self.root / self.cover)
+            self.load()
             court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget)
             gc.freeze()  # forks share what they do not look at
             for (file, function, *_), known in record.outcomes.items():
