@@ -56,7 +56,7 @@ def chosen() -> tuple[list[dict[str, Any]], list[str]]:
     return found, list(sentences)
 
 
-def plans() -> dict[str, Any]:
+def planned() -> list[dict[str, Any]]:
     """For each form, federation and shape what `secea plan` knows."""
     found = []
     for name, cases in (("keyed", KEYED), ("paillier", PAPER)):
@@ -82,5 +82,10 @@ def plans() -> dict[str, Any]:
                     "trust": list(form.trust(params)),
                     "patience": {phase: form.patience(params, replace(at, phase=phase)) for phase in phases},
                 })  # fmt: skip
+    return found
+
+
+def plans() -> dict[str, Any]:
+    """Both."""
     federations, sentences = chosen()
-    return {"plans": found, "chosen": federations, "sentences": sentences}
+    return {"plans": planned(), "chosen": federations, "sentences": sentences}
