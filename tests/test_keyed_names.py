@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from secea.errors import TableError
+from secea.errors import FaultyPeer, ProtocolError, TableError
 from secea.forms.keyed import Keyed
 from secea.forms.keyed.names import NO_LIST, Names, Naming
 from secea.party.phases import Agreement
@@ -104,6 +104,28 @@ def test_a_list_that_is_asked_for_again_is_the_same_to_the_last_byte_and_a_new_o
     part.enter(at("list", 3))
     assert part._points.tobytes() != first
     assert part.names.fresh == ("d",)
+
+
+def test_what_is_answered_twice_is_known_once() -> None:
+    part = naming()
+    known = part.names.prf
+    for fresh in (("a", "b"), ("a", "c"), ("c", "d")):
+        part.names = replace(part.names, fresh=fresh)
+        found = part._answered([bytes(known.get(name, name[:1].encode() * 64)) for name in fresh])
+        assert dict(found) == dict(known) | {name: name.encode() * 64 for name in fresh if name not in known}
+        assert found.names == (*known.names, *(name for name in fresh if name not in known))
+
+
+def test_who_lists_a_point_twice_is_named_and_so_are_two_who_list_the_same() -> None:
+    part, points = naming(), np.arange(6 * 32, dtype=np.uint8).reshape(6, 32)
+    part._check_apart({})
+    part._check_apart({1: points[:2], 3: points[2:4], 2: points[4:]})
+    with pytest.raises(FaultyPeer, match="lists a blinded name twice") as twice:
+        part._check_apart({1: points[:2], 3: points[[2, 3, 2]], 2: points[4:]})
+    assert twice.value.suspects == (3,)
+    with pytest.raises(ProtocolError, match="lists have a blinded name in common") as common:
+        part._check_apart({1: points[:2], 3: points[2:4], 2: points[[4, 3]]})
+    assert set(common.value.suspects) == {2, 3}
 
 
 def test_who_is_not_asked_signs_the_hash_of_no_bytes() -> None:

@@ -1087,6 +1087,19 @@ def test_a_member_goes_back_only_before_anything_was_asked_confirmed_or_answered
             naming(client).successor = b""
 
 
+def test_what_served_an_epoch_of_names_is_forgotten_when_it_is_answered() -> None:
+    parties = Parties(bounds(4, 2), Keyed(), [["a", "b"], ["a"], ["b"], []])
+    parties.exchange.greet()
+    parties.server.begin("commit", range(4))
+    run(parties, "evaluate", {})
+    deliver(parties, {})
+    assert len(naming(parties.clients[0]).names.lists) == 4
+    run(parties, "secret", {})
+    for client in parties.clients.values():
+        names = naming(client).names
+        assert (names.number, names.lists, names.blinding, client.at.named) == (1, {}, None, 1)
+
+
 def test_a_member_whose_names_have_keys_takes_part_in_what_a_newcomer_must_wait_for() -> None:
     then = follow(founded(4, 2), JOIN, collusion=2)
     run(then, "list", then.begin())
