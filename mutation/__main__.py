@@ -29,10 +29,11 @@ HOME: Final = {
     "steps/union.py": "union",
     "wire/keys.py": "keys link",
     "wire/randomness.py": "randomness",
-    "forms/costs.py": "plan",
+    "forms/costs.py": "plan keyed_federation",
     "forms/__init__.py": "forms",
-    "forms/tables.py": "names",
+    "forms/tables.py": "names keyed_client",
     "forms/keyed/client.py": "keyed_client keyed_vectors keyed_federation keyed_lies keyed_openings keyed_losses",
+    "forms/keyed/disclosure.py": "plan",
     "forms/keyed/form.py": "keyed_form keyed_client keyed_vectors params plan keyed_losses keyed_openings",
     "forms/keyed/handover.py": "keyed_vectors keyed_regroup",
     "forms/keyed/masking.py": "keyed_vectors keyed_openings keyed_losses",
@@ -47,7 +48,9 @@ HOME: Final = {
     "forms/paillier/buckets.py": "vectors buckets",
     "forms/paillier/client.py": "vectors paillier_federation refused",
     "forms/paillier/correction.py": "vectors correction",
+    "forms/paillier/disclosure.py": "plan",
     "forms/paillier/form.py": "vectors paillier_federation params plan",
+    "forms/paillier/numbers.py": "vectors plan",
     "forms/paillier/planning.py": "plan",
     "forms/paillier/retrieval.py": "vectors retrievals",
     "forms/paillier/server.py": "vectors paillier_federation refused",
@@ -79,10 +82,11 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--again", is_flag=True, help="With --resume: try survivors that are not listed once more.")
 @click.option("--sample", nargs=2, type=int, metavar="N SEED", help="N mutants, drawn with this seed.")
 @click.option("--jobs", default=1, show_default=True, help="Processes at a time.")
+@click.option("--home", is_flag=True, help="Run only the tests that are about a mutant's file: quick, for a first look.")
 @click.option("--budget", default=60.0, show_default=True, help="Seconds of tests for one mutant.")
 def main(
     only: Sequence[str], listing: bool, out: Path | None, resume: Path | None, again: bool,
-    sample: tuple[int, int] | None, jobs: int, budget: float,
+    sample: tuple[int, int] | None, jobs: int, home: bool, budget: float,
 ) -> None:  # fmt: skip
     """Change the source in one small place after another, and say which changes no test notices.
 
@@ -109,13 +113,14 @@ def main(
     listed = SECEA.harmless()
     once_more = {each.key for each in survivors(mutants, record, listed)} if again else set()
     due = [each for each in mutants if each.key not in record.outcomes or each.key in once_more]
-    _try(found, due, record, out or resume, jobs, budget)
+    _try(found, due, record, out or resume, jobs, budget, home)
     _show(Console(width=None if sys.stdout.isatty() else 160), mutants, record)
 
 
 def _try(
-    found: dict[str, Module], due: Sequence[Mutant], record: Record, out: Path | None, jobs: int, budget: float
-) -> None:
+    found: dict[str, Module], due: Sequence[Mutant], record: Record, out: Path | None, jobs: int, budget: float,
+    home: bool,
+) -> None:  # fmt: skip
     """Try these mutants, with a bar that shows how far it is; outcomes are written as they come."""
     every, terminal, written = SECEA.modules(), Console(stderr=True), time.monotonic()
     known = [mutant for each in every.values() for mutant in each.mutants]
@@ -131,7 +136,7 @@ def _try(
                 written = time.monotonic()
 
         try:
-            SECEA.judge(found, due, record, jobs=jobs, budget=budget, step=step)
+            SECEA.judge(found, due, record, jobs=jobs, budget=budget, home_alone=home, step=step)
         finally:
             if out:
                 record.write(out, known)

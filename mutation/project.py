@@ -80,7 +80,7 @@ class Project:
 
     def judge(
         self, modules: dict[str, Module], mutants: Sequence[Mutant], record: Record, *,
-        jobs: int = 1, budget: float = 60, step: Step = lambda *_: None,
+        jobs: int = 1, budget: float = 60, home_alone: bool = False, step: Step = lambda *_: None,
     ) -> None:  # fmt: skip
         """Measure what tests cover, where that is not known; then try the mutants, and put outcomes on record."""
 
@@ -93,7 +93,7 @@ class Project:
                     kept = time.monotonic()
             cover.write(self.root / self.cover)
             self.load()
-            court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget)
+            court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget, home_alone)
             gc.freeze()  # forks share what they do not look at
             for (file, function, *_), known in record.outcomes.items():
                 court.learn(file, function, known)
