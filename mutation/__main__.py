@@ -45,16 +45,16 @@ HOME: Final = {
     "forms/keyed/shared.py": "keyed_streams_once keyed_vectors keyed_views",
     "forms/keyed/tables.py": "keyed_tables keyed_vectors keyed_numbers keyed_federation",
     "forms/keyed/values.py": "forms large_tables",
-    "forms/paillier/buckets.py": "vectors buckets",
-    "forms/paillier/client.py": "vectors paillier_federation refused",
-    "forms/paillier/correction.py": "vectors correction",
+    "forms/paillier/buckets.py": "buckets vectors",
+    "forms/paillier/client.py": "vectors paillier_lies refused paillier_federation retrievals",
+    "forms/paillier/correction.py": "correction vectors paillier_lies",
     "forms/paillier/disclosure.py": "plan",
-    "forms/paillier/form.py": "vectors paillier_federation params plan",
+    "forms/paillier/form.py": "vectors plan params paillier_federation refused",
     "forms/paillier/numbers.py": "vectors plan",
     "forms/paillier/planning.py": "plan",
-    "forms/paillier/retrieval.py": "vectors retrievals",
-    "forms/paillier/server.py": "vectors paillier_federation refused",
-    "forms/paillier/sharing.py": "vectors sharing",
+    "forms/paillier/retrieval.py": "vectors retrievals paillier_lies paillier_federation",
+    "forms/paillier/server.py": "vectors paillier_lies refused paillier_federation retrievals",
+    "forms/paillier/sharing.py": "sharing vectors",
 }
 """The tests that are about a file."""
 SECEA: Final = Project(
