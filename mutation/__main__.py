@@ -82,7 +82,9 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--again", is_flag=True, help="With --resume: try survivors that are not listed once more.")
 @click.option("--sample", nargs=2, type=int, metavar="N SEED", help="N mutants, drawn with this seed.")
 @click.option("--jobs", default=1, show_default=True, help="Processes at a time.")
-@click.option("--home", is_flag=True, help="Run only the tests that are about a mutant's file: quick, for a first look.")
+@click.option(
+    "--home", is_flag=True, help="Run only the tests that are about a mutant's file: quick, for a first look."
+)
 @click.option("--budget", default=60.0, show_default=True, help="Seconds of tests for one mutant.")
 def main(
     only: Sequence[str], listing: bool, out: Path | None, resume: Path | None, again: bool,

@@ -160,7 +160,7 @@ def test_what_a_restart_must_not_lose_is_saved() -> None:
     assert (other.key.joint, other.key.share) == (part.key.joint, part.key.share)
 
 
-# ------------------------------------------------------------------------------------------------------------ what is due
+# --------------------------------------------------------------------------------------------------------- what is due
 
 
 def test_an_epoch_of_names_is_due_until_a_later_one_has_begun() -> None:

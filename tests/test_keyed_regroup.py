@@ -1109,7 +1109,7 @@ def test_a_member_whose_names_have_keys_takes_part_in_what_a_newcomer_must_wait_
     member.check_begin(replace(at, phase="secret", names=1))
     member.names, newcomer.names = replace(member.names, asked=0), replace(newcomer.names, asked=0)
     for part, phase, names in ((newcomer, "list", 2), (newcomer, "secret", 1), (member, "secret", 2)):
-        with pytest.raises(ValueError, match="before the first one was answered|before names have their keys"):
+        with pytest.raises(ValueError, match=r"before the first one was answered|before names have their keys"):
             part.check_begin(replace(at, phase=phase, names=names))
 
 

@@ -59,7 +59,9 @@ class Noted(Held):
         super().close()
 
 
-def brought(dropouts: int = 0, *, chunk: int | None = None, patch: pytest.MonkeyPatch | None = None, **more: Any) -> Any:
+def brought(
+    dropouts: int = 0, *, chunk: int | None = None, patch: pytest.MonkeyPatch | None = None, **more: Any
+) -> Any:
     """A federation with a union, and the server's part; `chunk`: of so many bytes."""
     if patch and chunk:
         for module in (form_module, messages):
@@ -125,7 +127,7 @@ def test_what_is_no_upload_is_refused_before_anything_of_it_is_kept(dropouts: in
     at = parties.server.at
     layout = part.form.layout(Kind.UPLOAD, part.params, at, 1)
     garbage = memoryview(b"\xff" * layout.payload_bytes(0))
-    with pytest.raises(ValueError, match="element|field|modul|canonical|range"):
+    with pytest.raises(ValueError, match=r"element|field|modul|canonical|range"):
         part.stream(Kind.UPLOAD, 1, 0, garbage, at)
     assert not part._chunks
     assert not part._parts
@@ -154,7 +156,9 @@ def test_a_phase_builds_on_what_was_agreed_on_before_it() -> None:
         assert fresh.anchor(phase, at) == NO_CONTEXT
     assert not fresh.renamed
     part._before_round, part._L = b"union", b"L"
-    found = {phase: part.anchor(phase, at) for phase in ("commit", "list", "secret", "agree", "batch", "ready", "upload")}
+    found = {
+        phase: part.anchor(phase, at) for phase in ("commit", "list", "secret", "agree", "batch", "ready", "upload")
+    }
     assert found == {
         "commit": NO_CONTEXT, "list": b"key", "secret": b"key", "agree": b"now", "batch": b"union", "ready": b"union",
         "upload": b"L",

@@ -216,7 +216,7 @@ def test_names_are_checked_with_every_table_that_may_have_others() -> None:
     for _ in range(2):
         assert own.checked(table(), NAMES[::-1]).names == NAMES
         for due in (NAMES[:3], (*NAMES, "d"), ("x", *NAMES[1:])):
-            with pytest.raises(TableError, match="in the set-up, but not in the table|in the table, but not in the"):
+            with pytest.raises(TableError, match=r"in the set-up, but not in the table|in the table, but not in the"):
                 own.checked(table(), due)
 
 

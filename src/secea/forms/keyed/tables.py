@@ -71,7 +71,9 @@ class Tables:
         given = as_table(table, self._params.dim)
         names = self.spelling.table(given).names
         self._check_weights(given)
-        passed = tables.checked(given, self.spelling, due, self._params, self._number, known=(names, due) == self._known)
+        passed = tables.checked(
+            given, self.spelling, due, self._params, self._number, known=(names, due) == self._known
+        )
         self._known = names, due
         return passed
 
