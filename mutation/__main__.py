@@ -115,16 +115,16 @@ def main(
     listed = SECEA.harmless()
     once_more = {each.key for each in survivors(mutants, record, listed)} if again else set()
     due = [each for each in mutants if each.key not in record.outcomes or each.key in once_more]
-    _try(found, due, record, out or resume, jobs, budget, home)
+    _try(SECEA.at_home(found) if home else SECEA, found, due, record, out or resume, jobs, budget)
     _show(Console(width=None if sys.stdout.isatty() else 160), mutants, record)
 
 
 def _try(
-    found: dict[str, Module], due: Sequence[Mutant], record: Record, out: Path | None, jobs: int, budget: float,
-    home: bool,
+    project: Project, found: dict[str, Module], due: Sequence[Mutant], record: Record, out: Path | None, jobs: int,
+    budget: float,
 ) -> None:  # fmt: skip
     """Try these mutants, with a bar that shows how far it is; outcomes are written as they come."""
-    every, terminal, written = SECEA.modules(), Console(stderr=True), time.monotonic()
+    every, terminal, written = project.modules(), Console(stderr=True), time.monotonic()
     known = [mutant for each in every.values() for mutant in each.mutants]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, disable=not terminal.is_terminal) as progress:
@@ -138,7 +138,7 @@ def _try(
                 written = time.monotonic()
 
         try:
-            SECEA.judge(found, due, record, jobs=jobs, budget=budget, home_alone=home, step=step)
+            project.judge(found, due, record, jobs=jobs, budget=budget, step=step)
         finally:
             if out:
                 record.write(out, known)

@@ -65,7 +65,7 @@ class Cover:
 
     def forget(self, tests: Collection[str], files: Collection[str], root: Path) -> None:
         """Drop what is known of files of tests that are gone; if a mutated file is new, everything."""
-        self.tests = {file: known for file, known in self.tests.items() if file in tests}
+        self.tests = {file: known for file, known in self.tests.items() if file in tests or (root / file).exists()}
         if any(file not in self.hashes for file in files):
             self.tests, self.hashes = {}, {file: hash_of(root / file) for file in files}
             self.places = {file: places((root / file).read_text(encoding="utf-8")) for file in files}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
@@ -67,6 +67,11 @@ class Project:
                 return True
         return False
 
+    def at_home(self, modules: Mapping[str, Module]) -> Project:
+        """The same with those tests alone that are about files of which something is mutated."""
+        wanted = {test for file, each in modules.items() if each.mutants for test in self.home.get(file, ())}
+        return replace(self, tests=[test for test in self.tests if test in wanted])
+
     def load(self) -> None:
         """Import the files that are mutated: tests may import some of them late."""
         package = (self.root / self.source).parent
@@ -80,7 +85,7 @@ class Project:
 
     def judge(
         self, modules: dict[str, Module], mutants: Sequence[Mutant], record: Record, *,
-        jobs: int = 1, budget: float = 60, home_alone: bool = False, step: Step = lambda *_: None,
+        jobs: int = 1, budget: float = 60, step: Step = lambda *_: None,
     ) -> None:  # fmt: skip
         """Measure what tests cover, where that is not known; then try the mutants, and put outcomes on record."""
 
@@ -93,7 +98,7 @@ class Project:
                     kept = time.monotonic()
             cover.write(self.root / self.cover)
             self.load()
-            court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget, home_alone)
+            court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget)
             gc.freeze()  # forks share what they do not look at
             for (file, function, *_), known in record.outcomes.items():
                 court.learn(file, function, known)

@@ -232,8 +232,6 @@ class Court:
     """The files of tests that are about a mutated file, the one that notices most first."""
     budget: float
     """Seconds of tests, as measured, for one mutant."""
-    home_alone: bool = False
-    """Whether no other tests are run than those that are about the file."""
 
     def __post_init__(self) -> None:
         self._kills: dict[tuple[str, str], int] = {}
@@ -254,8 +252,6 @@ class Court:
         """The tests for a mutant, in order, and their times."""
         here, home = f"{mutant.file}:{mutant.function}", self.home.get(mutant.file, ())
         covering = {n: c for n, c in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
-        if self.home_alone:
-            covering = {n: c for n, c in covering.items() if n.partition("::")[0] in home}
 
         def rank(name: str) -> float:
             """Seconds for each mutant that it may kill: by what it killed, and what it is about."""
