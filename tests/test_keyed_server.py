@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed import form as form_module
 from secea.forms.keyed import server as server_module
 from secea.forms.keyed.server import KeyedServer
-from secea.party.form import Held, Room
+from secea.party.form import Held, Retry, Room
 from secea.party.phases import Agreement
 from secea.steps import oprf
 from secea.testing import Parties
@@ -119,6 +120,17 @@ def test_an_upload_that_breaks_off_is_given_back_when_something_else_begins(monk
     assert not part._chunks
 
 
+def test_without_drop_outs_a_chunk_is_in_the_sum_when_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parties, part = brought(chunk=60, patch=monkeypatch)
+    parties.contribute(TABLES)
+    parties.server.begin("upload", range(4))
+    parties.exchange.deliver()
+    for number, message in enumerate(list(parties.clients[2].outbox())[:3]):
+        parties.server.receive(2, message)
+        assert [chunk.senders for chunk in part._chunks.values()] == [{2}] * (number + 1)
+    assert not part._parts
+
+
 @pytest.mark.parametrize("dropouts", [0, 1])
 def test_what_is_no_upload_is_refused_before_anything_of_it_is_kept(dropouts: int) -> None:
     parties, part = brought(dropouts)
@@ -146,6 +158,61 @@ def test_a_union_up_to_its_public_bound_is_one(most: int, fits: bool, monkeypatc
     else:
         with pytest.raises(FederationError, match="the union has 8 entities, more than the public bound max_union=7"):
             part._peeled(parties.server.at)
+
+
+def test_without_a_union_there_is_another_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    parties, part = brought()
+    monkeypatch.setattr(server_module.union, "peel", lambda *_: None)
+    part._table = np.zeros(0, np.uint64)
+    with pytest.raises(Retry, match="begin a new session with a larger max_union"):
+        part._peeled(parties.server.at)
+
+
+def test_an_entity_with_fewer_owners_than_the_minimum_has_no_mean() -> None:
+    parties = Parties.of(
+        [{"a": [1.0], "b": [1.0], "c": [3.0]}, {"a": [2.0], "b": [3.0]}, {"a": [6.0]}], Keyed(), min_owners=2
+    )
+    parties.setup()
+    means = parties.round([{"a": [1.0], "b": [1.0], "c": [3.0]}, {"a": [2.0], "b": [3.0]}, {"a": [6.0]}])
+    assert [mean[0] for mean in means[0]] == pytest.approx([3.0, 2.0, 3.0], abs=1e-5)
+    assert parties.clients[0].part.below_minimum == ("c",)
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_between_rounds_everybody_is_at_the_union(dropouts: int) -> None:
+    _, part = brought(dropouts)
+    part._before_round = b"union"
+    said: Any = SimpleNamespace(got_batch=lambda *_: None, votes=lambda *_: b"votes", recover=lambda *_: [(b"seed", 1)])
+    part.opening = said
+    at = Agreement("", (0, 1), (0, 1), names=1, context=b"now")
+    found = {
+        phase: part.finish(replace(at, phase=phase), {}).context
+        for phase in ("batch", "agree", "open", "end", "upload")
+    }
+    between = {"batch": b"union", "agree": b"now", "open": b"union", "end": b"union"}
+    assert found == between | {"upload": b"now" if dropouts else b"union"}
+    assert (part._votes, part._over) == (b"votes", [(b"seed", 1)])
+
+
+def test_an_epoch_of_names_is_over_when_it_was_answered_and_a_later_one_stays() -> None:
+    _, part = brought()
+    at = Agreement("evaluate", (0, 1, 2, 3), (0, 1, 2, 3))
+    for named, names in ((1, 3), (3, 1), (2, 2)):
+        assert part.finish(replace(at, named=named, names=names), {}).named == max(named, names)
+
+
+def test_what_names_build_on_is_bound_to_every_dealing() -> None:
+    _, part = brought()
+    at = Agreement("deal", (0, 1, 2, 3), (0, 1, 2, 3), names=1, named=0)
+    dealings = {v: bytes([v]) * 5 for v in range(4)}
+    after = part.finish(at, {(Kind.DEALING, v): said for v, said in dealings.items()})
+    assert after.base == after.context == at.bound(*dealings.values()).context
+    assert after.named == 0
+    other = part.finish(at, {(Kind.DEALING, v): said for v, said in (dealings | {3: b"other"}).items()})
+    assert other.base != after.base
+    at = replace(at, phase="commit")
+    hashed = part.finish(at, {(Kind.COMMITMENT, v): said for v, said in dealings.items()})
+    assert hashed.context == at.bound(*dealings.values()).context
 
 
 def test_a_phase_builds_on_what_was_agreed_on_before_it() -> None:
@@ -185,6 +252,7 @@ def test_mask_keys_of_a_batch_are_forgotten_when_another_begins() -> None:
     parties, part = brought(1)
     at = parties.server.at
     assert part.prepared(at)
+    assert part.prepared(replace(at, round=at.round + part.form.batch - 1))
     assert not part.prepared(replace(at, round=at.round + part.form.batch))
     assert not part.prepared(replace(at, participants=(0, 1, 2)))
     part.enter(replace(at, phase="upload"))
@@ -202,7 +270,7 @@ def test_the_server_hears_whether_somebody_changed_from_all_words_together(chang
     def got(*L: bytes) -> Any:
         return {(Kind.READY, v): L[v] + words[v].to_bytes(8, "little") for v in range(4)}
 
-    after = part._ready(parties.server.at, got(*[b"L" * 16] * 4))
+    after = part._ready(replace(parties.server.at, context=b"now"), got(*[b"L" * 16] * 4))
     assert part.renamed == (changed != 0)
     assert part._L == b"L" * 16
     assert after.context == part._before_round
