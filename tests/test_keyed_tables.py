@@ -136,9 +136,11 @@ def test_encoded_rows_are_what_is_written_down(options: dict[str, Any], dtype: A
 # ------------------------------------------------------------------------------------------------------- what is read
 
 
-def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have() -> None:
-    own = tables()
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_mean_counts_up_to_the_largest_that_honest_owners_can_have(noise: float) -> None:
+    own = tables(noise=noise)
     params, n = own._params, own._numbers
+    assert bool(noise) == (n.farthest > 0)
     top = params.max_abs * (1 + 2.0**-GRID_SHARE_BITS) + params.resolution + n.farthest * 2.0**-n.f
     means = np.zeros((4, 3))
     means[0, 2], means[1, 0], means[3, 1] = top, np.nextafter(top, np.inf), -np.nextafter(top, np.inf)
