@@ -21,11 +21,14 @@ SHAPES: Final = ((1, 1, 1), (32, 40, 40), (8, 30, 20), (128, 14_541, 14_541))
 
 
 OPTIONS: Final[tuple[dict[str, Any], ...]] = (
-    {}, {"min_owners": 2}, {"min_owners": 4}, {"max_weight": 1}, {"max_weight": 19_999}, {"partial": True},
+    {}, {"min_owners": 2}, {"min_owners": 3}, {"min_owners": 4}, {"max_weight": 1}, {"max_weight": 19_999}, {"partial": True},
     {"noise": 0.25}, {"min_owners": 2, "partial": True}, {"min_owners": 3, "max_weight": 20},
-    {"min_owners": 5, "noise": 8.0},
+    {"min_owners": 2, "max_weight": 20}, {"min_owners": 5, "noise": 8.0},
 )  # fmt: skip
-CHOSEN: Final = ((2, 1, 0), (4, 3, 0), (6, 1, 0), (6, 2, 1), (7, 2, 2), (6, 1, 4), (12, 4, 3))
+CHOSEN: Final = (
+    (2, 1, 0), (3, 1, 0), (3, 2, 0), (4, 2, 0), (4, 3, 0), (4, 2, 1), (6, 1, 0), (6, 2, 1), (7, 2, 2), (6, 1, 4),
+    (12, 4, 3),
+)  # fmt: skip
 
 
 def chosen() -> tuple[list[dict[str, Any]], list[str]]:
@@ -47,6 +50,8 @@ def chosen() -> tuple[list[dict[str, Any]], list[str]]:
             "facts": form.facts(params),
             "memory": form.memory(params, 19_000),
             "products": list(form.products(params, 19_000)),
+            "ticks": form.ticks(params, 7),
+            "trust": [numbered(words) for words in form.trust(params)],
             "says": [
                 [numbered(words) for words in (each.about, each.assumed, *each.says)]
                 for each in (*told.parties, *told.options)
