@@ -21,8 +21,8 @@ SHAPES: Final = ((1, 1, 1), (32, 40, 40), (8, 30, 20), (128, 14_541, 14_541))
 
 
 OPTIONS: Final[tuple[dict[str, Any], ...]] = (
-    {}, {"min_owners": 2}, {"min_owners": 3}, {"min_owners": 4}, {"max_weight": 1}, {"max_weight": 19_999}, {"partial": True},
-    {"noise": 0.25}, {"min_owners": 2, "partial": True}, {"min_owners": 3, "max_weight": 20},
+    {}, {"min_owners": 2}, {"min_owners": 3}, {"min_owners": 4}, {"max_weight": 1}, {"max_weight": 19_999},
+    {"partial": True}, {"noise": 0.25}, {"min_owners": 2, "partial": True}, {"min_owners": 3, "max_weight": 20},
     {"min_owners": 2, "max_weight": 20}, {"min_owners": 5, "noise": 8.0},
 )  # fmt: skip
 CHOSEN: Final = (
