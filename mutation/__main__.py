@@ -24,7 +24,7 @@ NOT_RUN: Final = ("test_mutation.py", "test_docs.py")
 """These start processes, and no mutant is in there."""
 HOME: Final = {
     "steps/masks.py": "masks keyed_openings",
-    "steps/means.py": "means",
+    "steps/means.py": "means means_options",
     "steps/oprf.py": "oprf",
     "steps/union.py": "union",
     "wire/keys.py": "keys link",
@@ -46,14 +46,14 @@ HOME: Final = {
     "forms/keyed/tables.py": "keyed_tables keyed_vectors keyed_numbers keyed_federation",
     "forms/keyed/values.py": "forms large_tables",
     "forms/paillier/buckets.py": "buckets vectors",
-    "forms/paillier/client.py": "vectors paillier_lies refused paillier_federation retrievals",
+    "forms/paillier/client.py": "paillier_parts vectors paillier_lies refused paillier_federation retrievals",
     "forms/paillier/correction.py": "correction vectors paillier_lies",
     "forms/paillier/disclosure.py": "plan",
     "forms/paillier/form.py": "vectors plan params paillier_federation refused",
     "forms/paillier/numbers.py": "vectors plan",
     "forms/paillier/planning.py": "plan",
     "forms/paillier/retrieval.py": "vectors retrievals paillier_lies paillier_federation",
-    "forms/paillier/server.py": "vectors paillier_lies refused paillier_federation retrievals",
+    "forms/paillier/server.py": "paillier_parts vectors paillier_lies refused paillier_federation retrievals",
     "forms/paillier/sharing.py": "sharing vectors",
 }
 """The tests that are about a file."""
