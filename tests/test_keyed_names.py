@@ -20,11 +20,12 @@ BOUNDS: Final[dict[str, Any]] = {"collusion": 2, "dim": 1, "max_entities": 6, "m
 ALL: Final = (0, 1, 2, 3)
 
 
-def naming(form: Keyed = FEW, **state: Any) -> Naming:
+def naming(form: Keyed = FEW, **state: Any) -> Any:
     """Client 0 of four after a set-up, with "a" and "b", in another state."""
     parties = Parties.of([{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"b": [1.0]}, {}], form, **BOUNDS)
     parties.setup()
-    part = parties.clients[0].part.naming
+    client: Any = parties.clients[0].part
+    part = client.naming
     assert isinstance(part, Naming)
     part.names = replace(part.names, **state)
     return part
@@ -34,7 +35,7 @@ def at(phase: str, names: int = 1) -> Agreement:
     return Agreement(phase, ALL, ALL, names=names, size=2)
 
 
-def due(part: Naming, phase: str, epochs: range) -> list[int]:
+def due(part: Any, phase: str, epochs: range) -> list[int]:
     """Which epochs of names may be announced."""
     found = []
     for epoch in epochs:
@@ -154,7 +155,10 @@ def test_what_a_restart_must_not_lose_is_saved() -> None:
     part.past, part.successor = b"share", b"session"
     other.restore(part.plain())
     assert dict(other.names.prf) == dict(part.names.prf)
-    alike = {"prf": other.names.prf, "blinding": None}  # a list is made again when its epoch begins again
+    alike: dict[str, Any] = {
+        "prf": other.names.prf,
+        "blinding": None,
+    }  # a list is made again when its epoch begins again
     assert other.names == replace(part.names, **alike)
     assert (other.past, other.successor) == (b"share", b"session")
     assert (other.key.joint, other.key.share) == (part.key.joint, part.key.share)
@@ -179,6 +183,10 @@ def test_a_union_is_due_when_all_names_that_were_asked_for_have_their_keys() -> 
 
 
 def test_a_key_may_be_dealt_anew_until_names_have_theirs() -> None:
-    for begun in ({"number": 0, "asked": 0, "marks": {}}, {"number": 0, "asked": 1, "marks": {1: b"list"}}):
+    states: tuple[dict[str, Any], ...] = (
+        {"number": 0, "asked": 0, "marks": {}},
+        {"number": 0, "asked": 1, "marks": {1: b"list"}},
+    )
+    for begun in states:
         assert due(naming(**begun), "commit", range(4)) == [1]
     assert due(naming(number=1, asked=1), "commit", range(4)) == []

@@ -17,7 +17,7 @@ from secea.forms.keyed import server as server_module
 from secea.forms.keyed.server import KeyedServer
 from secea.party.form import Held, Retry, Room
 from secea.party.phases import Agreement
-from secea.steps import oprf
+from secea.steps import oprf, union
 from secea.testing import Parties
 from secea.wire import messages
 from secea.wire.messages import NO_CONTEXT
@@ -148,7 +148,7 @@ def test_what_is_no_upload_is_refused_before_anything_of_it_is_kept(dropouts: in
 @pytest.mark.parametrize(("most", "fits"), [(8, True), (7, False)])
 def test_a_union_up_to_its_public_bound_is_one(most: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     parties, part = brought()
-    monkeypatch.setattr(server_module.union, "peel", lambda *_: np.arange(8, dtype=np.uint64))
+    monkeypatch.setattr(union, "peel", lambda *_: np.arange(8, dtype=np.uint64))
     monkeypatch.setattr(part, "params", replace(part.params, max_entities=7, max_union=most))
     part._table = np.zeros(0, np.uint64)
     if fits:
@@ -162,7 +162,7 @@ def test_a_union_up_to_its_public_bound_is_one(most: int, fits: bool, monkeypatc
 
 def test_without_a_union_there_is_another_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     parties, part = brought()
-    monkeypatch.setattr(server_module.union, "peel", lambda *_: None)
+    monkeypatch.setattr(union, "peel", lambda *_: None)
     part._table = np.zeros(0, np.uint64)
     with pytest.raises(Retry, match="begin a new session with a larger max_union"):
         part._peeled(parties.server.at)
@@ -239,7 +239,7 @@ def test_lists_are_kept_until_they_are_answered_and_sums_until_they_are_opened()
         "agree": (False, True), "open": (False, True), "batch": (False, False), "ready": (False, False),
     }  # fmt: skip
     for phase, (lists, sums) in kept.items():
-        part._lists, part._chunks, part._over = {0: b"list"}, {0: None}, [(b"seed", 1)]  # type: ignore[dict-item]
+        part._lists, part._chunks, part._over = {0: b"list"}, {0: None}, [(b"seed", 1)]
         part._table, part._divided = np.zeros(1, np.uint64), 3
         part.enter(Agreement(phase, (0, 1, 2, 3), (0, 1, 2, 3), names=1))
         assert (part._lists, part._chunks, part._over, part._divided) == (

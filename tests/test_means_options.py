@@ -90,7 +90,8 @@ class World:
         return divide(self.ring, np.ascontiguousarray(total[:, :, :plain]), self.e, columns, least)
 
     def right(self, rows: Residues, slots: NDArray[np.uint8], members: int = CLIENTS) -> list[bool]:
-        return right(self.ring, rows, slots, self.secrets, members).tolist()
+        found: list[bool] = right(self.ring, rows, slots, self.secrets, members).tolist()
+        return found
 
 
 def integer(x: Residues, *at: int) -> int:

@@ -120,7 +120,8 @@ def test_what_begins_builds_on_the_epoch_and_an_epoch_on_nothing() -> None:
     assert found == {"secret": NO_CONTEXT, "share": part.epoch.context, "end": part.epoch.context}
     assert part.epoch.context == at.context != NO_CONTEXT
     part.enter(replace(at, phase="end"))
-    assert (part.epoch, part.round, part.anchor("end", at)) == (None, None, NO_CONTEXT)
+    left: Any = (part.epoch, part.round, part.anchor("end", at))
+    assert left == (None, None, NO_CONTEXT)
 
 
 def test_colluders_face_two_others_in_every_phase_but_the_last() -> None:
@@ -164,7 +165,7 @@ def test_what_is_made_ahead_is_for_everybody_in_the_union_and_serves_one_round()
     assert part._ahead == Ahead()
     part.prepare()
     assert part._ahead == Ahead()  # there are no queries yet
-    fresh = Parties.of(TABLES, Paillier(), key_bits=256, insecure_small_keys=True).clients[0].part
+    fresh: Any = Parties.of(TABLES, Paillier(), key_bits=256, insecure_small_keys=True).clients[0].part
     fresh.prepare()
     assert not fresh._ahead.seed
 

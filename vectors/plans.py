@@ -33,7 +33,8 @@ CHOSEN: Final = (
 
 def chosen() -> tuple[list[dict[str, Any]], list[str]]:
     """Federations with options: what they cost, and what people sign who agree on them, by the numbers of sentences."""
-    found, sentences = [], {}
+    found: list[dict[str, Any]] = []
+    sentences: dict[str, int] = {}
 
     def numbered(words: str) -> int:
         return sentences.setdefault(words, len(sentences))

@@ -28,7 +28,7 @@ def form_of(choice: str | Form, **options: Any) -> Form:
         if unknown := sorted(given.keys() - options_of(choice)):
             raise ParamsError(f"the form {choice!r} has no option {unknown[0]!r}")
         return FORMS[choice](**given)
-    if not hasattr(choice, "table") or isinstance(choice, type):
+    if isinstance(choice, str) or not hasattr(choice, "table") or isinstance(choice, type):
         raise ParamsError(f"form must be one of {', '.join(NAMES)}, or a form such as Keyed(), got {choice!r}")
     if given:
         name = min(given)
