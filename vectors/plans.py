@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from secea.forms import form_of
+from secea.forms.costs import round_costs, setup_costs
 from secea.params import Params
 from secea.party.phases import Agreement
 from secea.plan import plan
@@ -78,10 +79,16 @@ def planned(name: str) -> list[dict[str, Any]]:
             cost = plan(params, entities=entities, form=form)
             at = Agreement(members=tuple(range(N)), participants=tuple(range(N)), names=1, size=entities)
             phases = [row.phase for row in form.table(params)]
+            costs = {"setup": setup_costs(form, params, entities), "round": round_costs(form, params, entities)}
             found.append({
                 "form": name, "queries": queries or "", "clients": N, "collusion": T, "dropouts": D, "dim": dim,
                 "entities": entities, "own": own,
                 "plan": asdict(cost),
+                "hops": {phase: each.hops for phase, each in costs.items()},
+                "ciphers": {
+                    phase: {" ".join(what): size for what, size in sorted(each.ciphers.items())}
+                    for phase, each in costs.items()
+                },
                 "facts": form.facts(params),
                 "memory": form.memory(params, entities),
                 "products": list(form.products(params, entities)),
