@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from secea.errors import SERVER, FaultyPeer, FederationError, ProtocolError, TableError
+from secea.errors import SERVER, FaultyPeer, FederationError, ParamsError, ProtocolError, TableError
 from secea.forms.paillier import Paillier
 from secea.forms.paillier import client as client_module
 from secea.forms.paillier.buckets import EMPTY
 from secea.forms.paillier.client import Ahead, PaillierClient, Round
 from secea.forms.paillier.server import PaillierServer
+from secea.params import Params
 from secea.party.form import Retry
 from secea.party.phases import Agreement
 from secea.table import as_table
@@ -266,3 +267,20 @@ def test_a_client_keeps_its_rows_in_the_order_of_its_names() -> None:
     assert np.array_equal(first.values, part.round.values)
     assert not first.sums.any()
     assert first.sums.shape == (1, at.size, part.numbers.block_length)
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize("clients", [3, 50, 700])
+def test_a_precision_is_accepted_where_every_mean_is_one_fraction_alone(clients: int) -> None:
+    for precision in range(20, 53):
+        params = Params(clients, dim=1, collusion=1, precision=precision, max_entities=2, max_union=4)
+        largest = round(params.max_abs * 2**params.fraction_bits)
+        if 2 * clients**2 * largest < 2**61 - 1:
+            assert Paillier().checked(params) == params
+        else:
+            with pytest.raises(
+                ParamsError, match=f"precision {precision} is too fine for {clients} clients with Paillier"
+            ):
+                Paillier().checked(params)
