@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,7 +66,7 @@ class Cover:
 
     def forget(self, tests: Collection[str], files: Collection[str], root: Path) -> None:
         """Drop what is known of files of tests that are gone; if a mutated file is new, everything."""
-        self.tests = {file: known for file, known in self.tests.items() if file in tests}
+        self.tests = {file: known for file, known in self.tests.items() if file in tests or (root / file).exists()}
         if any(file not in self.hashes for file in files):
             self.tests, self.hashes = {}, {file: hash_of(root / file) for file in files}
             self.places = {file: places((root / file).read_text(encoding="utf-8")) for file in files}
@@ -75,15 +76,27 @@ class Cover:
 
         Of a constant or a new function: those that execute any line of the file.
         """
-        lines = mutant.lines if self.knows(mutant.file, root) else self.places[mutant.file].get(mutant.function)
-        wanted = set(range(lines[0], lines[1] + 1)) if lines and not mutant.constant else None
+        if self.knows(mutant.file, root):
+            ranges = [mutant.lines]
+        else:  # some tests were measured with the file as it was, others as it is
+            text = (root / mutant.file).read_text(encoding="utf-8")
+            either = self.places[mutant.file].get(mutant.function), _places(text).get(mutant.function)
+            ranges = [each for each in either if each] if either[0] else []
+        wanted = {line for first, last in ranges for line in range(first, last + 1)}
+        if mutant.constant:
+            wanted = set()
         found = {}
         for tests in self.tests.values():
             for name, each in tests.items():
                 executed = each.lines.get(mutant.file, ())
-                if executed and (wanted is None or not wanted.isdisjoint(executed)):
+                if executed and (not wanted or not wanted.isdisjoint(executed)):
                     found[name] = each
         return found
+
+
+@lru_cache(maxsize=64)
+def _places(text: str) -> dict[str, tuple[int, int]]:
+    return places(text)
 
 
 def hash_of(path: Path) -> str:

@@ -125,14 +125,17 @@ class Module:
         return ast.fix_missing_locations(self.tree)
 
 
-def module(text: str, file: str, variadic: Collection[str] = ()) -> Module:
-    """All mutants of a source file. `variadic` are the functions that take any number of arguments."""
+def module(text: str, file: str, variadic: Collection[str] = (), *, prose: bool = False) -> Module:
+    """All mutants of a source file. `variadic` are the functions that take any number of arguments.
+
+    `prose`: the file says something to people, and its sentences are left as they are.
+    """
     tree = ast.parse(text)
     mutants: list[Mutant] = []
     for name, top in _tops(tree):
         seen: dict[tuple[str, str], int] = {}
         constant = not isinstance(top, Function)
-        for change in _Search(frozenset(variadic)).changes(top):
+        for change in _Search(frozenset(variadic), prose).changes(top):
             before = _text(change.statement)
             with _changed(change.place, change.node):
                 after = _text(change.node if isinstance(change.node, Statement) else change.statement)
@@ -183,6 +186,7 @@ class _Change:
 @dataclass(frozen=True)
 class _Search:
     variadic: Collection[str]
+    prose: bool
 
     def changes(self, top: Function | ast.Assign | ast.AnnAssign) -> Iterator[_Change]:
         """All changes inside a function, or inside the value of a constant."""
@@ -220,6 +224,8 @@ class _Search:
     ) -> Iterator[_Change]:
         """Changes of an expression and of everything in it."""
         if node is None or _is_error(node) or _is_whatever_fits(place.parent, node):
+            return
+        if self.prose and _is_sentence(node):
             return
         # Where a condition or a part of it is true in one mutant and false in another, its opposite adds nothing.
         decided = decided or (place.name == "test" and isinstance(place.parent, ast.If | ast.IfExp))
@@ -259,6 +265,12 @@ def _children(node: ast.AST, name: str, child: object) -> Iterator[tuple[Place, 
 
 def _is_prose(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_sentence(node: ast.AST) -> bool:
+    """Whether a text, or one with values in it, has more than one word."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return any(isinstance(each, ast.Constant) and isinstance(each.value, str) and " " in each.value for each in parts)
 
 
 def _is_format(node: ast.AST) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,19 +35,26 @@ class Project:
     """The list of harmless mutants."""
     cover: str
     """Where is kept what the tests cover."""
+    left_out: Sequence[str] = ()
+    """The names of files that are not mutated."""
+    prose: Sequence[str] = ()
+    """The names of files whose sentences are not mutated."""
 
     @property
     def files(self) -> dict[str, Path]:
         """The files that are mutated."""
         places = [self.root / self.source / target for target in self.targets]
         paths = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
-        return {path.relative_to(self.root).as_posix(): path for path in paths}
+        return {path.relative_to(self.root).as_posix(): path for path in paths if path.name not in self.left_out}
 
     def modules(self, only: Sequence[str] = ()) -> dict[str, Module]:
         """The mutants of each file, or of these files and functions (`PATH[:FUNCTION]`) alone."""
         sources = (self.root / self.source).rglob("*.py")
         many = variadic(path.read_text(encoding="utf-8") for path in sources)
-        found = {name: module(path.read_text(encoding="utf-8"), name, many) for name, path in self.files.items()}
+        found = {
+            name: module(path.read_text(encoding="utf-8"), name, many, prose=path.name in self.prose)
+            for name, path in self.files.items()
+        }
         for each in found.values():
             each.mutants = [mutant for mutant in each.mutants if not only or self._among(mutant, only)]
         return found
@@ -57,6 +66,18 @@ class Project:
             if in_file and (not function or f".{mutant.function}".endswith(f".{function}")):
                 return True
         return False
+
+    def at_home(self, modules: Mapping[str, Module]) -> Project:
+        """The same with those tests alone that are about files of which something is mutated."""
+        wanted = {test for file, each in modules.items() if each.mutants for test in self.home.get(file, ())}
+        return replace(self, tests=[test for test in self.tests if test in wanted])
+
+    def load(self) -> None:
+        """Import the files that are mutated: tests may import some of them late."""
+        package = (self.root / self.source).parent
+        for path in self.files.values():
+            place = path.relative_to(package).with_suffix("")
+            import_module(".".join(place.parent.parts if place.name == "__init__" else place.parts))
 
     def harmless(self) -> list[Harmless]:
         """The list of harmless mutants."""
@@ -76,7 +97,9 @@ class Project:
                     cover.write(self.root / self.cover)
                     kept = time.monotonic()
             cover.write(self.root / self.cover)
+            self.load()
             court = Court(tests, Running.now(list(files.values())), cover, self.root, self.home, budget)
+            gc.freeze()  # forks share what they do not look at
             for (file, function, *_), known in record.outcomes.items():
                 court.learn(file, function, known)
             for number, (mutant, outcome) in enumerate(court.judged(modules, mutants, jobs), 1):

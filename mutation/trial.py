@@ -30,6 +30,10 @@ GRACE = 10.0
 """A test that takes so many times as long as it did, and so many seconds more, hangs."""
 SLOWEST: Final = 60
 """Seconds. Tests that take longer are not used."""
+BESIDE: Final = 0.02
+"""Seconds that a test takes beside its own work."""
+NARROW: Final = 200
+"""Lines. A test that executes many more is not about one place."""
 
 
 @dataclass(frozen=True)
@@ -215,9 +219,9 @@ def _limit_memory() -> None:
 
 @dataclass
 class Court:
-    """Tries mutants. Tests that killed others of the same function or file are heard first.
+    """Tries mutants. Quick tests that killed others of the same function or file are heard first.
 
-    Then come those of the file's home, and those that are quick and execute little else.
+    Then come those of the file's home, and those that execute little else.
     """
 
     tests: Tests
@@ -231,23 +235,31 @@ class Court:
 
     def __post_init__(self) -> None:
         self._kills: dict[tuple[str, str], int] = {}
+        self._killed: dict[str, int] = {}
+
+    def _share(self, where: str, name: str) -> float:
+        """Of the mutants killed there, how many this test killed, as far as that can be told from few."""
+        return self._kills.get((where, name), 0) / (2 + self._killed.get(where, 0))
 
     def learn(self, file: str, function: str, outcome: Outcome) -> None:
         """Remember which test killed a mutant there."""
         if outcome.by in self.tests.items:
             for where in (f"{file}:{function}", file):
                 self._kills[where, outcome.by] = self._kills.get((where, outcome.by), 0) + 1
+                self._killed[where] = self._killed.get(where, 0) + 1
 
     def chosen(self, mutant: Mutant) -> list[tuple[str, float]]:
         """The tests for a mutant, in order, and their times."""
-        covering = {n: c for n, c in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
         here, home = f"{mutant.file}:{mutant.function}", self.home.get(mutant.file, ())
+        covering = {n: c for n, c in self.cover.covering(mutant, self.root).items() if n in self.tests.items}
 
-        def rank(name: str) -> tuple[int, int, float]:
-            kills = self._kills.get((here, name), 0), self._kills.get((mutant.file, name), 0)
-            file = name.partition("::")[0]
-            favour = (0.02 if file in home[1:] else 1.0) if file not in home[:1] else 0.001
-            return -kills[0], -min(kills[1], 3), favour * covering[name].seconds * covering[name].breadth
+        def rank(name: str) -> float:
+            """Seconds for each mutant that it may kill: by what it killed, and what it is about."""
+            file, each = name.partition("::")[0], covering[name]
+            about = 1.0 if file in home[:1] else 0.2 if file in home else 0.02
+            chance = 0.1 * about * NARROW / (NARROW + each.breadth)
+            chance += 0.8 * self._share(here, name) + 0.2 * self._share(mutant.file, name)
+            return (each.seconds + BESIDE) / chance
 
         spent = 0.0
         chosen: list[tuple[str, float]] = []

@@ -11,7 +11,7 @@ import pytest
 
 from secea.arithmetic.field import M61
 from secea.audit.views import Whole, WholeTable
-from secea.errors import SERVER, FaultyPeer, RoundLost
+from secea.errors import SERVER, FaultyPeer, RoundLost, TableError
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.params import Params
@@ -30,6 +30,33 @@ def brought(dropouts: int = 0, *, trained: bool = False, **more: Any) -> tuple[P
     part = parties.clients[0].part
     assert isinstance(part, KeyedClient)
     return parties, part, parties.clients[0].at
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_a_table_that_was_in_order_for_other_entities_is_checked_again() -> None:
+    """A client takes "b" back before the change came about: a table without it is no longer in order."""
+    parties, part, _ = brought()
+    lacking = {"a": [1.0, 2.0]}
+    part.update(["a"])
+    part.contribute(lacking, 1, parties.clients[0].at)
+    part.update(["a", "b"])
+    with pytest.raises(TableError, match="entity 'b' is in the set-up, but not in the table of this round"):
+        part.contribute(lacking, 1, parties.clients[0].at)
+
+
+def test_of_several_entities_that_are_missing_or_new_the_first_by_its_text_is_named() -> None:
+    _, part, _ = brought()
+    part.update(["x", 7])
+    row = [1.0, 2.0]
+    for table, told in (
+        ({}, "entity 7 is in the set-up, but not in the table"),
+        ({"x": row, 8: row}, "entity 7 is in the set-up, but not in the table"),
+        ({7: row, "x": row, "y": row, 10: row, 9: row}, "entity 10 is in the table, but not in the set-up"),
+    ):
+        with pytest.raises(TableError, match=told):
+            part.checked(table)
 
 
 # ------------------------------------------------------------------------------------------------------ announcements

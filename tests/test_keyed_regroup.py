@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from secea import Federation, FederationError, Params, ParamsError, ProtocolError
 from secea.arithmetic.ristretto import ORDER, multiply_base, read_scalar, scalar_rows
 from secea.engines.exchange import Exchange
-from secea.errors import SERVER, CallError, TwoClients, Uncovered
+from secea.errors import SERVER, CallError, TableError, TwoClients, Uncovered
 from secea.forms import FormName
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
-from secea.forms.keyed.names import Naming
+from secea.forms.keyed.names import Key, Names, Naming
 from secea.party.client import Client
 from secea.party.phases import REST, STOPPED, Agreement
 from secea.party.server import Server
@@ -1032,6 +1032,86 @@ def test_a_key_is_made_in_the_first_epoch_and_not_once_names_were_asked_for() ->
         part.names = begun
         with pytest.raises(ValueError, match="announces a new key"):
             part.check_begin(at)
+
+
+def test_a_member_takes_over_what_it_knows_and_asks_for_the_rest() -> None:
+    old = founded(4, 2)
+    form = replace(record_of(old, JOIN), max_new_entities=1)
+    then, before = follow(old, JOIN, collusion=2, form=form, inherit=False), naming(old.clients[1])
+
+    def inherited(*wanted: str) -> Naming:
+        part = naming(then.clients[1])
+        part.names = Names(wanted)
+        part.inherit(then.session.roster, old.session, before)
+        assert (part.past, part.updates, part.begun) == (before.key.share, form.taken_over.updates, False)
+        assert before.successor == part.session
+        return part
+
+    assert inherited("b", "c").names == Names(("b", "c"), None, before.names.prf)
+    assert inherited("c", "z", "b").names == Names(("c", "b"), ("c", "z", "b"), before.names.prf)
+    with pytest.raises(TableError, match="client 1 has 2 new entities, but only 1 may come at once"):
+        inherited("z", "y", "b")
+    other = naming(follow(old, JOIN, collusion=2, form=form, inherit=False).clients[1])
+    with pytest.raises(CallError, match="client 1 has handed over the key of its names to another session"):
+        other.inherit(then.session.roster, old.session, before)
+
+
+def test_who_was_no_member_has_nothing_to_take_over() -> None:
+    old = founded(4, 2)
+    then = follow(old, JOIN, collusion=2)
+    for part, number in ((naming(then.clients[4]), 4), (naming(old.clients[0]), 0)):
+        with pytest.raises(CallError, match=f"client {number} has nothing to take over"):
+            part.inherit(then.session.roster, old.session, naming(old.clients[0]))
+
+
+def test_updates_are_those_of_the_sessions_before_and_the_epochs_after_the_first() -> None:
+    old = founded(4, 2)
+    form = record_of(old, JOIN)
+    then = follow(old, JOIN, collusion=2, form=replace(form, before=replace(form.taken_over, updates=5)), inherit=False)
+    for one, asked, updates in ((old, 0, 0), (old, 1, 0), (old, 4, 3), (then, 0, 5), (then, 1, 5), (then, 3, 7)):
+        part = naming(one.clients[0])
+        part.names = replace(part.names, asked=asked)
+        assert part.updates == updates
+
+
+def test_a_member_goes_back_only_before_anything_was_asked_confirmed_or_answered() -> None:
+    old = founded(4, 2)
+    for state in ({"number": 1}, {"asked": 1}, {"marks": {0: b"list"}}, {}):
+        then = follow(old, JOIN, collusion=2)
+        part = naming(then.clients[0])
+        part.names = replace(part.names, **state)
+        assert part.begun == bool(state)
+        part.renounce()
+        back = (part.key, part.past, naming(old.clients[0]).successor) == (Key(), b"", b"")
+        assert back == (not state)
+        for client in old.clients.values():
+            naming(client).successor = b""
+
+
+def test_what_served_an_epoch_of_names_is_forgotten_when_it_is_answered() -> None:
+    parties = Parties(bounds(4, 2), Keyed(), [["a", "b"], ["a"], ["b"], []])
+    parties.exchange.greet()
+    parties.server.begin("commit", range(4))
+    run(parties, "evaluate", {})
+    deliver(parties, {})
+    assert len(naming(parties.clients[0]).names.lists) == 4
+    run(parties, "secret", {})
+    for client in parties.clients.values():
+        names = naming(client).names
+        assert (names.number, names.lists, names.blinding, client.at.named) == (1, {}, None, 1)
+
+
+def test_a_member_whose_names_have_keys_takes_part_in_what_a_newcomer_must_wait_for() -> None:
+    then = follow(founded(4, 2), JOIN, collusion=2)
+    run(then, "list", then.begin())
+    member, newcomer = naming(then.clients[0]), naming(then.clients[4])
+    at = replace(then.clients[0].at, members=(0, 1, 2, 3, 4))
+    member.check_begin(replace(at, phase="list", names=2))
+    member.check_begin(replace(at, phase="secret", names=1))
+    member.names, newcomer.names = replace(member.names, asked=0), replace(newcomer.names, asked=0)
+    for part, phase, names in ((newcomer, "list", 2), (newcomer, "secret", 1), (member, "secret", 2)):
+        with pytest.raises(ValueError, match=r"before the first one was answered|before names have their keys"):
+            part.check_begin(replace(at, phase=phase, names=names))
 
 
 def test_a_member_that_does_not_deal_signs_the_hash_of_nothing() -> None:

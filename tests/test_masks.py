@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
+from secea.arithmetic.ristretto import ORDER
+from secea.steps import masks
 from secea.steps.masks import add_masks, neighbours, pair_seed
+from secea.wire.randomness import KeyStream
 from strategies import vectors
 
 RINGS = [
@@ -214,3 +217,18 @@ def test_who_has_no_neighbours_has_no_mask(ring: Ring, data: st.DataObject) -> N
     before = rows.copy()
     add_masks(ring, rows, 4, {}, 0)
     assert np.array_equal(rows, before)
+
+
+# -------------------------------------------------------------------------------------------------------------- shares
+
+
+@pytest.mark.parametrize(("threshold", "clients"), [(1, 2), (2, 3), (3, 5), (6, 7)])
+def test_shares_are_below_the_order_and_any_t_of_them_give_the_secret(threshold: int, clients: int) -> None:
+    """Beyond the order a share would show how large the secret is."""
+    everyone, stream = range(clients), KeyStream(bytes([clients] * 32))
+    for secret in (0, 1, ORDER - 1, *masks.scalars(stream, 2)):
+        dealt = masks.shares(secret, threshold, everyone, stream)
+        assert set(dealt) == set(everyone)
+        assert all(0 <= share < ORDER for share in dealt.values())
+        for some in combinations(everyone, threshold):
+            assert masks.recovered({v: dealt[v] for v in some}, masks.weights_at_zero(some)) == secret

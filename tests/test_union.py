@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from secea.arithmetic.field import M61, RING61, Residues, Ring, insecure_ring
+from secea.steps import union
 from secea.steps.union import HASHES, Geometry, Words, fill, mask, peel, tags_of
 from secea.table import Name
 from secea.wire.randomness import KeyStream, Source
@@ -305,3 +306,27 @@ def test_without_spare_cells_small_tables_stall_often_and_with_them_hardly_ever(
 ) -> None:
     assert stalls(entities, 900, monkeypatch) <= 1
     assert stalls(entities, 0, monkeypatch) >= 4
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 18])
+def test_every_cell_is_looked_at_and_the_union_is_the_same_however_many_together(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = tags_of([f"entity {i}" for i in range(20)], bytes(32))
+    geometry = Geometry.of(20, 0, bytes(16))
+    total = fill(tags, geometry, KeyStream(bytes(32)))
+    looked: list[NDArray[np.int64]] = []
+    honest = union._peeled
+
+    def peeled(table: Residues, look: NDArray[np.int64], *more: Any) -> Any:
+        looked.append(look)
+        return honest(table, look, *more)
+
+    monkeypatch.setattr(union, "_peeled", peeled)
+    monkeypatch.setattr(union, "PEELED_AT_ONCE", at_once)
+    found = peel(total, geometry)
+    assert found is not None
+    assert found.tolist() == sorted(tags.tolist())
+    first = np.concatenate(looked[: -(-geometry.cells // at_once)])
+    assert first.tolist() == list(range(geometry.cells))
+    assert max(map(len, looked)) <= at_once

@@ -231,6 +231,9 @@ def test_the_paper_s_form_says_what_it_does_not_cover(tmp_path: Path) -> None:
     told = sentences(session(form="paillier"))
     assert told.count("THIS IS NOT COVERED") == 3
     assert "whose entities changed" in told
+    disclosed = said(session(form="paillier"))
+    assert "attacks by somebody who controls your machine" in " ".join(disclosed.limits)
+    assert [line.startswith("A mean is exact to within") for line in disclosed.accuracy] == [True]
     assert run(tmp_path, session(form="paillier")).exit_code == 0
 
 

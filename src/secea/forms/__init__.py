@@ -29,7 +29,7 @@ def form_of(choice: str | Form, **options: Any) -> Form:
     """The form that a user named, with the options that are not None; or the one that was made already."""
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(choice, str) and choice in FORMS:
-        if unknown := sorted(given.keys() - set(options_of(choice))):
+        if unknown := sorted(given.keys() - options_of(choice)):
             raise ParamsError(f"the form {choice!r} has no option {unknown[0]!r}")
         return FORMS[choice](**given)
     if isinstance(choice, str) or not hasattr(choice, "table") or isinstance(choice, type):

@@ -138,13 +138,14 @@ def divide(
     rows, (dim, checks) = total.shape[1], (e.shape[2], columns.shape[2])
     K, marks = np.ascontiguousarray(total[:, :, -2]), total[:, :, -1]
     inverse, slots = ring.inverse(K), np.zeros(rows, np.uint8)
+    empty = (K == 0).any(axis=0)
     if least is not None:
         counts, proofs = np.split(least, 2, axis=2)
         which = (counts == 0).argmax(axis=2)[:, :, None]
-        slots[(counts == 0).any(axis=2).all(axis=0)] = Slot.BELOW
-        marks = np.where(slots == Slot.BELOW, np.take_along_axis(proofs, which, axis=2)[:, :, 0], marks)
-    empty = (K == 0).any(axis=0)
-    marks, slots[empty] = np.where(empty, total[:, :, -1], marks), Slot.EMPTY
+        below = (counts == 0).any(axis=2).all(axis=0) & ~empty
+        slots[below] = Slot.BELOW
+        marks = np.where(below, np.take_along_axis(proofs, which, axis=2)[:, :, 0], marks)
+    slots[empty] = Slot.EMPTY
     result, none = ring.empty(rows, dim + checks), slots != Slot.MEAN
     scaled_rows(ring, result[:, :, :dim], total[:, :, :dim], inverse, added=e)
     scaled_rows(ring, result[:, :, dim:], total[:, :, dim:-2], inverse, added=columns)

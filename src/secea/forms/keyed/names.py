@@ -316,7 +316,7 @@ class Naming:
             return
         if self.names.listed == at.names:
             again = self._blinded(self.names.fresh, at.names, self.names.seed)
-            self.names = replace(self.names, asked=at.names, blinding=again)
+            self.names = replace(self.names, blinding=again)
             return
         wanted, there, seed = self.next_names, set(self.names.prf), self._entropy(SEED_BYTES)
         room = self.form.list_size(self.params, at.names)

@@ -61,6 +61,7 @@ class Tables:
         self._went_out = expand(identity.secret, "values that went out")
         self.grid: tuple[int, float] | None = None
         """The coarsest grid that a whole table had in this session: significant bits, and a common step."""
+        self._known: tuple[Sequence[Name], tuple[Name, ...]] = (), ()  # names that are in order, for which are due
         # The order of the last table, for which names, and where each of them is in it; and hashes of names.
         self._order: tuple[Sequence[Name] | None, Sequence[Name], Places] = None, (), np.zeros(0, np.int32)
         self._hashed: tuple[tuple[Name, ...], NDArray[np.uint64]] = (), np.zeros(0, np.uint64)
@@ -68,9 +69,13 @@ class Tables:
     def checked(self, table: TableLike, due: tuple[Name, ...]) -> Table:
         """The table under the keys of its names, if these are due, its length is right, and every value in range."""
         given = as_table(table, self._params.dim)
-        known = (self.spelling.table(given).names, due) == self._order[:2]
+        names = self.spelling.table(given).names
         self._check_weights(given)
-        return tables.checked(given, self.spelling, due, self._params, self._number, known=known)
+        passed = tables.checked(
+            given, self.spelling, due, self._params, self._number, known=(names, due) == self._known
+        )
+        self._known = names, due
+        return passed
 
     def _check_weights(self, table: Table) -> None:
         """Weights are there if they are needed, and none is above the bound."""
