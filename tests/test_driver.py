@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -478,17 +480,58 @@ def test_where_all_changes_of_entities_are_used_up_rounds_go_on_without_new_ones
     assert world.hosts[1].client.part.without_mean == ("second",)
 
 
-def test_more_new_entities_than_there_is_room_for_come_one_epoch_after_the_other(tmp_path: Path) -> None:
+def waits(world: World, n: int) -> list[int]:
+    """How many names wait, as a site's log has it."""
+    lines = map(json.loads, (world.folder / f"{n}.log").read_text(encoding="utf-8").splitlines())
+    return [line["count"] for line in lines if line.get("event") == "names wait"]
+
+
+def test_new_entities_that_found_no_room_wait_for_the_next_change_of_anybody(tmp_path: Path) -> None:
     world = World(tmp_path, Keyed(max_new_entities=2), entities=12)
     world.driver.setup()
     world.round()
     world.sets[1] = [*world.sets[1][:3], *(f"new {i}" for i in range(5))]
-    for epoch, missing in ((2, 3), (3, 1), (4, 0)):
+    fates = [(2, 3, ""), (2, 3, ""), (3, 1, "another"), (3, 1, ""), (4, 0, "its own"), (4, 0, "")]
+    for epoch, missing, changes in fates:
+        world.restart(1)
+        world.driver.setup()
+        if changes == "another":
+            world.sets[2] = [*world.sets[2][1:], "somebody else's"]
+        elif changes == "its own":
+            world.sets[1] = world.sets[1][1:]
         world.driver.round()
         world.deliver()
+        part = world.hosts[1].client.part
         assert world.driver.server.at.named == epoch
-        assert len(world.hosts[1].client.part.without_mean) == missing
+        assert len(part.without_mean) == len(part.waiting) == missing
+    assert [count for count, _ in groupby(waits(world, 1))] == [3, 1, 0]
+    assert not any(waits(world, n) for n in (0, 2, 3))
     assert world.round() == [0, 1, 2, 3]
+
+
+def test_the_server_does_not_see_how_many_new_entities_wait(tmp_path: Path) -> None:
+    """Others own them, so that the union stays. Each world sees the same epochs, orders, and sizes of messages."""
+    seen = []
+    for new in (10, 40, 90):
+        world = World(tmp_path / f"{new}", Keyed(max_new_entities=16), entities=100)
+        world.sets[1:] = [[f"e{i}" for i in range(100)]] * (N - 1)
+        world.sets[0] = ["e0"]
+        world.hosts = {n: world.host(n) for n in range(N)}
+        world.driver.setup()
+        world.sets[0] = [f"e{i}" for i in range(1 + new)]
+        epochs = []
+        for changed in (0, 0, 0, 2, 0):
+            if changed:
+                world.sets[changed] = world.sets[changed][1:]
+            world.driver.round()
+            epochs.append((world.driver.server.at.named, world.driver.server.at.size))
+        assert len(world.hosts[0].client.part.waiting) == max(0, new - 32)
+        sizes = [
+            (n, order.task, [*map(len, order.messages)], [*map(len, reply.messages)], reply.standing[:-32])
+            for n, order, reply in world.port.seen
+        ]
+        seen.append((epochs, sizes))
+    assert seen[0] == seen[1] == seen[2]
 
 
 def ready_of(world: World, changed: int | None) -> dict[int, bytes]:

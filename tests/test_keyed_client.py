@@ -233,6 +233,38 @@ def test_rows_without_a_name_that_was_given_up_may_go_out_again() -> None:
 # -------------------------------------------------------------------------------------------------------- what it says
 
 
+@pytest.mark.parametrize("new", [3, 4, 9, 40])
+def test_what_is_due_follows_from_what_the_user_does_and_not_from_what_had_room(new: int) -> None:
+    parties = Parties.of(TABLES, Keyed(max_new_entities=3), collusion=1, max_entities=50, max_union=90)
+    parties.setup()
+    names = ["a", "b", *(f"new {i}" for i in range(new))]
+    said = []
+
+    def part() -> Any:
+        return parties.clients[0].part
+
+    def does(wanted: list[str], *, epoch: bool = False) -> None:
+        part().update(wanted, at_once=False)
+        said.append(part().renamed)
+        if epoch:
+            parties.exchange.run("list", range(4))
+            parties.restart(0)
+            parties.exchange.greet()
+            parties.exchange.run("secret", range(4))
+            said.append(part().renamed)
+
+    does(["a", "b"])
+    does(names)
+    does(["a", "b"])
+    does(names, epoch=True)
+    does(names[::-1])
+    does([*part().names], epoch=True)  # what had room, and nothing else
+    does(names[1:], epoch=True)
+    does(names[1:])
+    assert said == [False, True, False, True, False, False, new > 3, False, True, False, False]
+    assert {*part().names, *part().waiting} == {*names[1:]} == {*part().next_names}
+
+
 @pytest.mark.parametrize("drawn", [0, 1, M61 - 2, M61 - 1, M61, M61 + 7, 2**256 - 1])
 def test_whoever_has_other_entities_says_a_random_element_that_is_not_zero(drawn: int) -> None:
     alone: Any = SimpleNamespace(

@@ -156,6 +156,40 @@ def test_names_that_are_to_change_change_in_the_new_session() -> None:
     assert "x" in prf_of(fed)[0]
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_names_that_found_no_room_wait_in_the_new_session_too_and_make_no_epoch_due(leaves: bool) -> None:
+    form = Keyed(max_new_entities=2)
+    fed = federation(4, [list("ab")] * 4, form=form, collusion=None if leaves else 2, max_entities=12, max_union=20)
+    key, wanted = public_key(fed), ("a", *(f"new {i}" for i in range(9)))
+    fed.clients[1].part.update(wanted, at_once=False)
+    check_round(fed, np.random.default_rng(4))
+    for left in (7, 7):
+        assert (len(fed.clients[1].part.waiting), fed.clients[1].part.renamed) == (left, False)
+        check_round(fed, np.random.default_rng(4))
+    fed.leave(3) if leaves else fed.join(["z"])
+    assert public_key(fed) == key
+    part = fed.clients[1].part
+    assert (len(part.waiting), set(part.next_names), part.renamed) == (7, set(wanted), False)
+    updates = naming(fed.clients[1]).updates
+    check_round(fed, np.random.default_rng(4))
+    assert naming(fed.clients[1]).updates == updates
+    fed.update(0, ["b"])
+    assert (len(part.waiting), part.renamed) == (5, False)
+
+
+def test_a_change_whose_epoch_broke_off_is_still_due_in_the_new_session() -> None:
+    for names in (list("xb"), list("ab")):
+        old = founded(4, 2)
+        old.clients[0].part.update(names)
+        old.server.begin("list", range(4))
+        deliver(old, {})
+        form: Any = old.session.form
+        following = form.following(bounds(5, 2), old.session, parts(old), JOIN)
+        then = follow(old, JOIN, collusion=2, form=following)
+        then.setup()
+        assert [client.part.renamed for client in then.clients.values()] == [names[0] == "x", *[False] * 4]
+
+
 @pytest.mark.parametrize("phase", ["commit", "deal"])
 @pytest.mark.parametrize("leaves", [True, False])
 def test_whoever_vanishes_while_the_key_is_dealt_costs_nothing_but_the_attempt(phase: str, leaves: bool) -> None:

@@ -34,6 +34,7 @@ from secea.audit.claims import (
     texts,
     transcripts,
     views,
+    waiting,
 )
 from secea.audit.claims import keyed as keyed_claims
 from secea.forms.paillier import Paillier
@@ -55,6 +56,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     sites,
     names,
     epochs,
+    waiting,
     numbers,
     counts,
     common,

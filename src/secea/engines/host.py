@@ -26,6 +26,11 @@ from secea.wire import snapshot
 from secea.wire.keys import Identity
 from secea.wire.messages import Buffer
 
+WAIT: Final = (
+    "more new names than max_new_entities has room for: they come with the next change of entities, yours or another"
+    " client's; agree on a larger max_new_entities in the next federation file"
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Means(Table):
@@ -50,7 +55,10 @@ class Participant:
     """What a client brings to a federation: its entity names and its training function. The same for every engine."""
 
     names: Callable[[], Iterable[object]]
-    """The names of its entities now. When they change between rounds, a new epoch is set up."""
+    """The names of its entities now. When they change between rounds, a new epoch is set up.
+
+    It has room for `max_new_entities` new ones. The others wait for the next change, of this client or another one.
+    """
     train: Callable[[Means | None, int], TableLike]
     """(means of the last round, number of this round) -> the table to contribute.
 
@@ -89,6 +97,7 @@ class Host:
         self._participant, self._store, self._log = participant, store, log or Log()
         self._table: Table | None = None
         self._trained = 0  # the round in which the table was trained
+        self._waiting = 0  # how many new names wait, as its log has it
         self._saved = b""
         self._sending: Iterator[tuple[list[Buffer], bool]] = iter(())  # parts of the reply that have not left yet
         self._next = -1  # the number of the first of them; -1 if the state has changed since
@@ -196,6 +205,7 @@ class Host:
             part.update(names, at_once=False)
         if part.unsettled:
             return
+        self._note_waiting(len(part.waiting))
         if self._table is None or part.has_means or not part.has(self._table.names):
             self._train(round)
         assert self._table is not None
@@ -205,6 +215,12 @@ class Host:
             self._log.noted("lost", why=str(lost))
             self._train(round)
             self.client.contribute(self._table, self._trained)
+
+    def _note_waiting(self, names: int) -> None:
+        """Tell the site, and nobody else, that new names found no room: an epoch for them would show how many."""
+        if names != self._waiting:
+            self._log.noted("names wait", count=names, why=WAIT if names else "all have been asked for")
+        self._waiting = names
 
     def _train(self, number: int) -> None:
         self._log.noted("training", round=number)

@@ -88,7 +88,7 @@ class ClientPart(Protocol):
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
         """Change the entities from the next epoch of names on.
 
-        With `at_once` all new ones must fit into one epoch. Otherwise each epoch takes as many as it has room for.
+        With `at_once` all new ones must fit into one epoch. Otherwise those that do not fit wait for another one.
         """
         ...
 
@@ -128,6 +128,11 @@ class ClientPart(Protocol):
     @property
     def renamed(self) -> bool:
         """Whether its entities change with the next epoch of names."""
+        ...
+
+    @property
+    def waiting(self) -> tuple[Name, ...]:
+        """The new entities that found no room in the last epoch of names. They wait for the next one that is due."""
         ...
 
     @property
@@ -197,6 +202,11 @@ class ClientDefaults:
     def unsettled(self) -> bool:
         """False: whatever changes is not announced openly."""
         return False
+
+    @property
+    def waiting(self) -> tuple[Name, ...]:
+        """Empty: all new entities come at once."""
+        return ()
 
     @property
     def without_mean(self) -> tuple[Name, ...]:

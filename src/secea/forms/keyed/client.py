@@ -158,8 +158,16 @@ class KeyedClient(ClientDefaults):
 
     @property
     def renamed(self) -> bool:
-        """Whether an epoch of names is due, because its entities change or their keys have not arrived."""
-        return self.naming.names.coming is not None or self.naming.pending
+        """Whether an epoch of names is due, because its entities change or their keys have not arrived.
+
+        Names that found no room in the last one make none due: the number of epochs would show how many they are.
+        """
+        return self.naming.names.due or self.naming.pending
+
+    @property
+    def waiting(self) -> tuple[Name, ...]:
+        """The new entities that found no room in the last epoch of names. Only this client knows them."""
+        return self.spelling.names(self.naming.names.waiting)
 
     @property
     def next_names(self) -> tuple[Name, ...]:
@@ -180,7 +188,7 @@ class KeyedClient(ClientDefaults):
         self.naming.tick = tick
 
     def update(self, names: Iterable[object], *, at_once: bool = True) -> None:
-        """Change the entities from the next epoch of names on: `at_once`, or in each epoch as many as fit."""
+        """Change the entities from the next epoch of names on: all new ones `at_once`, or as many as fit into it."""
         self.naming.update(self.spelling.keys(names), at_once=at_once)
 
     def inherit(self, before: Session, part: KeyedClient) -> None:

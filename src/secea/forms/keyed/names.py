@@ -58,6 +58,10 @@ class Names:
     own: tuple[Name, ...] = field(repr=False)
     coming: tuple[Name, ...] | None = field(default=None, repr=False)
     """The names from the next epoch of names on, if they change."""
+    due: bool = False
+    """Whether they changed since the last list, or that list has no answers yet. Only this makes an epoch due."""
+    waiting: tuple[Name, ...] = field(default=(), repr=False)
+    """The names that found no room in the last list. They go into the next one, whoever it is made for."""
     prf: Values = field(default_factory=Values, repr=False)
     number: int = 0
     """The last epoch of names that was finished."""
@@ -109,7 +113,7 @@ class Naming:
     def update(self, names: tuple[Name, ...], *, at_once: bool = True) -> None:
         """Change the entities from the next epoch of names on.
 
-        With `at_once` all new ones must fit into one epoch. Otherwise each epoch takes as many as it has room for.
+        With `at_once` all new ones must fit into one epoch. Otherwise those that do not fit wait for another one.
         """
         coming = self._bounded(names)
         known = {*self.names.prf, *self.names.fresh}
@@ -117,6 +121,12 @@ class Naming:
         if self.names.asked and at_once:
             self._check_room(len(fresh), self.names.asked + 1)
         self.names = replace(self.names, coming=None if set(coming) == set(self.names.own) else coming)
+        self.names = replace(self.names, due=self._changed or (self.pending and self.names.due))
+
+    @property
+    def _changed(self) -> bool:
+        """Whether its entities changed since the last list. How many of them had room in it makes no difference."""
+        return set(self.next_names) != {*self.names.own, *self.names.waiting}
 
     def _check_room(self, fresh: int, epoch: int) -> None:
         room = self.form.list_size(self.params, epoch)
@@ -182,9 +192,10 @@ class Naming:
         wanted, prf = self.next_names, old.names.prf
         there = set(prf)
         known = tuple(name for name in wanted if name in there)
-        self._check_room(len(wanted) - len(known), 2)
+        waiting = tuple(name for name in wanted if name not in there and name in {*old.names.waiting})
+        self._check_room(len(wanted) - len(known) - len(waiting), 2)
         self.past, self._predecessor = old.key.share, old
-        self.names = Names(known, None if known == wanted else wanted, prf)
+        self.names = Names(known, None if known == wanted else wanted, old.names.due, waiting, prf)
         old.successor = self.session
 
     def renounce(self) -> None:
@@ -198,6 +209,7 @@ class Naming:
         names = self.names
         return {
             "joint": self.key.joint, "share": self.key.share, "own": names.own, "coming": names.coming,
+            "due": names.due, "waiting": names.waiting,
             "known": names.prf.names, "prf": names.prf.rows.tobytes(), "number": names.number,
             "asked": names.asked, "listed": names.listed, "seed": names.seed, "fresh": names.fresh,
             "marks": dict(names.marks), "past": self.past, "successor": self.successor,
@@ -209,8 +221,8 @@ class Naming:
         self.past, self.successor = plain["past"], plain["successor"]
         prf = Values.made(plain["known"], plain["prf"])
         self.names = Names(
-            plain["own"], plain["coming"], prf, plain["number"], plain["asked"], plain["seed"], fresh=plain["fresh"],
-            marks=dict(plain["marks"]), listed=plain["listed"],
+            plain["own"], plain["coming"], plain["due"], plain["waiting"], prf, plain["number"], plain["asked"],
+            plain["seed"], fresh=plain["fresh"], marks=dict(plain["marks"]), listed=plain["listed"],
         )  # fmt: skip
 
     @property
@@ -320,7 +332,8 @@ class Naming:
             return
         wanted, there, seed = self.next_names, set(self.names.prf), self._entropy(SEED_BYTES)
         room = self.form.list_size(self.params, at.names)
-        fresh = tuple(name for name in wanted if name not in there)[:room]  # the rest waits for the next epoch
+        new = tuple(name for name in wanted if name not in there)
+        fresh, waiting = new[:room], new[room:]  # an epoch for the rest would show how many there are
         there |= set(fresh)
         own = tuple(name for name in wanted if name in there)
         own = wanted if own == wanted else own  # millions of names are kept once
@@ -334,7 +347,8 @@ class Naming:
             blinding=blinding,
             fresh=fresh,
             own=own,
-            coming=None if len(own) == len(wanted) else wanted,
+            coming=wanted if waiting else None,
+            waiting=waiting,
             marks={},
         )
 
@@ -423,7 +437,8 @@ class Naming:
             found = self._unblinded(answers)
         except oprf.WrongAnswer as wrong:
             raise ProtocolError(wrong.holders or (*holders, SERVER), "answered our blinded names wrongly") from None
-        self.names = replace(self.names, prf=self._answered(found), number=at.names, lists={}, blinding=None)
+        names = replace(self.names, prf=self._answered(found), number=at.names, lists={}, blinding=None)
+        self.names = replace(names, due=self._changed)
         return replace(at, named=at.names)
 
     def _answered(self, found: Sequence[bytes]) -> Values:
