@@ -97,8 +97,9 @@ class Trial:
 
     def _held(self, name: str) -> bool:
         """Whether a site trains for longer than it takes: it is held."""
-        *_, last = [line for line in self.sites.log(name) if line["event"] in ("start", "training", "trained")]
-        return bool(last["event"] == "training" and time.time() - last["time"] > self.sites.seconds + 1)
+        lines = [line for line in self.sites.log(name) if line["event"] in ("start", "training", "trained")]
+        trains = bool(lines) and lines[-1]["event"] == "training"
+        return trains and time.time() - float(lines[-1]["time"]) > self.sites.seconds + 1
 
     def back(self, victim: int, seen: Seen) -> None:
         """Wait until a client takes part again."""
