@@ -1081,8 +1081,8 @@ def test_a_member_takes_over_what_it_knows_and_asks_for_the_rest() -> None:
         assert before.successor == part.session
         return part
 
-    assert inherited("b", "c").names == Names(("b", "c"), None, before.names.prf)
-    assert inherited("c", "z", "b").names == Names(("c", "b"), ("c", "z", "b"), before.names.prf)
+    assert inherited("b", "c").names == Names(("b", "c"), prf=before.names.prf)
+    assert inherited("c", "z", "b").names == Names(("c", "b"), ("c", "z", "b"), prf=before.names.prf)
     with pytest.raises(TableError, match="client 1 has 2 new entities, but only 1 may come at once"):
         inherited("z", "y", "b")
     other = naming(follow(old, JOIN, collusion=2, form=form, inherit=False).clients[1])

@@ -14,7 +14,7 @@ from secea.audit.claims.counts import form_of
 from secea.audit.mutants import waiting as mutants
 from secea.engines.driver import Driver
 from secea.engines.host import Host, Participant
-from secea.engines.port import Failure, Order, Reply, Task, asked, orders
+from secea.engines.port import Failure, Order, Reply, Task, Terms, asked, orders
 from secea.errors import FederationError
 from secea.table import Table
 from secea.testing import Parties
@@ -44,7 +44,9 @@ class World:
 
     def host(self, n: int) -> Host:
         """A new life of a client, from its saved state if it has one."""
-        host = Host(self.parties.session, n, self.parties.identities[n], Participant(lambda: self.sets[n], self._train(n)))
+        host = Host(
+            self.parties.session, n, self.parties.identities[n], Participant(lambda: self.sets[n], self._train(n))
+        )
         host.client = self.parties.clients[n]
         return host
 
@@ -60,7 +62,7 @@ class World:
         self.hosts[n] = self.host(n)
 
     def exchange(
-        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], timeout: float
+        self, tasks: Mapping[int, Task], round: int, inboxes: Callable[[], Mapping[int, list[Buffer]]], terms: Terms
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`."""
         for n, order in orders(tasks, round, inboxes()).items():
