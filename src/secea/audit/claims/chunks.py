@@ -176,25 +176,24 @@ def chunks_of_others(subject: Subject) -> int:
     Every chunk with another number, check and mark. Else a server that alters it sees by who refuses who owns what.
     """
     cases = 0
-    for dropouts in (0, 1):
+    parties = subject.parties(made_tables(OWNED), collusion=1)
+    parties.setup()
+    for number, (chunk, what) in enumerate(product(range(3), ("first number", "check", "mark"))):
+        tables = [{name: row + number for name, row in own.items()} for own in made_tables(OWNED)]
+        if number:
+            parties.exchange.tap = untouched
+            parties.server.give_up()
+            parties.union(range(len(OWNED)))
+        parties.contribute(tables)
         with standing_in({}, CHUNK_BYTES=1):
-            parties = subject.parties(made_tables(OWNED), collusion=1, dropouts=dropouts)
-            parties.setup()
-            for number, (chunk, what) in enumerate(product(range(3), ("first number", "check", "mark"))):
-                tables = [{name: row + number for name, row in own.items()} for own in made_tables(OWNED)]
-                if number:
-                    parties.exchange.tap = untouched
-                    parties.server.give_up()
-                    parties.union(range(len(OWNED)))
-                parties.contribute(tables)
-                parties.exchange.tap = server = Withheld(parties)
-                parties.exchange.run(subject.form.round_phase, range(len(OWNED)))
-                assert len(server.chunks) == 3, "each slot is a chunk of its own"
-                wrong = [_altered(each, what) if i == chunk else each for i, each in enumerate(server.chunks)]
-                refused = {n: _refused(parties, n, wrong) for n in parties.clients}
-                if set(refused.values()) != {(1 + chunk, refused[0][1])}:
-                    raise Objection(f"chunk {chunk} with another {what}: refused at {refused}, each with its reason")
-                cases += len(refused)
+            parties.exchange.tap = server = Withheld(parties)
+            parties.exchange.run(subject.form.round_phase, range(len(OWNED)))
+            assert len(server.chunks) == 3, "each slot is a chunk of its own"
+            wrong = [_altered(each, what) if i == chunk else each for i, each in enumerate(server.chunks)]
+            refused = {n: _refused(parties, n, wrong) for n in parties.clients}
+        if set(refused.values()) != {(1 + chunk, refused[0][1])}:
+            raise Objection(f"chunk {chunk} with another {what}: refused at {refused}, each with its reason")
+        cases += len(refused)
     return cases
 
 

@@ -73,33 +73,39 @@ def _rules(subject: Subject) -> int:
         for (phase, names), due in asked.items():
             found = then.fewest(params, phase, names)
             if found != due:
-                raise Objection(f"{where}: '{phase}' in epoch {names} goes with {found}, and the specification asks for {due}")
+                raise Objection(
+                    f"{where}: '{phase}' in epoch {names} goes with {found}, and the specification asks for {due}"
+                )
         first = then.fewest(params, "list", 1 if joined else 2)
         old = Keyed(**options).fewest(Params(N, dim=1, collusion=T_old, max_entities=4, max_union=4), "list", 2)
         if _both(stay, left, joined, (old, first), (T_old, T)):
-            raise Objection(f"{where}: {old} serve the session before, {first} the new one, and no honest one serves both")
+            raise Objection(
+                f"{where}: {old} serve the session before, {first} the new one, and no honest one serves both"
+            )
         cases += len(asked) + 1
     return cases
 
 
 def _refusals(subject: Subject) -> int:
-    """Members refuse a newcomers' epoch without anybody: of all sets of members, one is enough."""
-    cases, old = 0, parties_of(subject, 3, 1)
+    """Members refuse a newcomers' epoch unless everybody is there: of all large sets of members, one is enough."""
+    cases, old = 0, parties_of(subject, 4, 1)
     old.setup()
-    form = following(old, (*range(3), None, None), 1)
+    form = following(old, (*range(4), None, None), 1)
     assert form is not None
     session = Next(old, form, 1)
     session.exchange.greet()
     session.exchange.run("commit", session.clients, until="list")
-    everyone = range(5)
-    for size, names in product(range(1, 6), (1, 2)):
+    everyone = range(6)
+    for size, names in product(range(4, 7), (1, 2)):
         for members in combinations(everyone, size):
             for n in members:
                 at = session.clients[n].at
                 said = announcement(session, "list", members, n, epoch=at.union + 1, attempt=0, weights=names)  # type: ignore[arg-type]
                 taken = believes(session.clients[n], said)
-                if taken and names == 1 and size < 5:
-                    raise Objection(f"client {n} takes part in the newcomers' epoch with {members} of 5 clients")
+                if names == 1 and taken != (size == 6):
+                    raise Objection(
+                        f"client {n} {'takes' if taken else 'has no'} part in the newcomers' epoch with {members}"
+                    )
                 cases += 1
     return cases
 

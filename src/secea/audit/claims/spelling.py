@@ -89,9 +89,7 @@ def _is_shown(parties: Parties, rule: Any, written: Sequence[Name]) -> None:
             raise Objection(f"normalize={rule!r}: a user who wrote {written} is shown {shown}")
 
 
-def _life(
-    subject: Subject, rule: Any, spelt: Sequence[Row], *, turned: bool = False, restarts: bool = False
-) -> Life:
+def _life(subject: Subject, rule: Any, spelt: Sequence[Row], *, turned: bool = False, restarts: bool = False) -> Life:
     """A federation whose client 0 writes its names in these ways: in its set-up, and in each of two rounds."""
     watch, tap, found = Watch(), Recorder(Kind), Life()
     first = [spelt[0](name) for name in NAMES[ME]]
@@ -151,7 +149,9 @@ def spelling(subject: Subject) -> int:
         whole = rule in ((), ("nfc", "strip", "casefold"))
         for restarts in (False, True) if whole else (True,):
             right = _life(subject, rule, [plain] * 3, restarts=restarts)
-            found = _life(subject, rule, [plain, other, other] if restarts else [other, plain, other], restarts=restarts)
+            found = _life(
+                subject, rule, [plain, other, other] if restarts else [other, plain, other], restarts=restarts
+            )
             if found.passed != right.passed:
                 others = len({*found.passed} - {*right.passed})
                 raise Objection(f"normalize={rule!r}: {others} messages are others where names are spelt otherwise")

@@ -44,7 +44,9 @@ class World:
 
     def host(self, n: int) -> Host:
         """A new life of a client, from its saved state if it has one."""
-        host = Host(self.parties.session, n, self.parties.identities[n], Participant(lambda: self.sets[n], self._train(n)))
+        host = Host(
+            self.parties.session, n, self.parties.identities[n], Participant(lambda: self.sets[n], self._train(n))
+        )
         host.client = self.parties.clients[n]
         return host
 
