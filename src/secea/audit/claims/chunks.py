@@ -155,10 +155,10 @@ def refused_without_a_trace(subject: Subject) -> int:
     return len(SPOILT) * len(SETS)
 
 
-# --------------------------------------------------------------------------------------------------- whoever owns nothing
+# ------------------------------------------------------------------------------------------------- whoever owns nothing
 
 OWNED: Final = ("abc", "ab", "c", "")
-"""With each slot in a chunk of its own, each client but the first has none in some chunk, and the last one none at all."""
+"""With each slot in a chunk of its own, all clients but the first have none in some chunk, the last one none at all."""
 
 
 def _altered(chunk: bytes, what: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A claim about everything that is compared in the form "keyed": hashes, tags, proofs and marks count to the last byte."""
+"""A claim about what is compared in the form "keyed": hashes, tags, proofs and marks count to the last byte."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _tags(parties: Parties, tables: Any) -> int:
     parties.exchange.run("upload", range(len(SETS)))
     client, link = parties.clients[0], parties.server.link
     at = client.at
-    *messages, last = broadcast(parties, 0, Kind.MEANS, *server.chunks)
+    *messages, _ = broadcast(parties, 0, Kind.MEANS, *server.chunks)
     for message in messages:
         client.receive(message)
     assert client._running is not None

@@ -145,7 +145,7 @@ def _counted(subject: Subject) -> int:
 def grids(subject: Subject) -> int:
     """Keyed: the fill is as wide as the grid of the specification, however few different sizes a table or a row has.
 
-    Both types, sizes on both sides of what is enough, short and long rows, low and high precision. An owner that counts on
-    the grid of a float32 table of few sizes finds nothing.
+    Both types, sizes on both sides of what is enough, short and long rows, low and high precision. An owner that counts
+    on the grid of a float32 table of few sizes finds nothing.
     """
     return _looked_at(subject) + _filled(subject) + _counted(subject)
