@@ -143,6 +143,50 @@ def check_columns(primes: Sequence[int]) -> int:
     return ceil(CHECK_BITS / min(p.bit_length() for p in primes))
 
 
+ENOUGH_IN_A_TABLE: Final = 32
+ENOUGH_IN_A_ROW: Final = 8
+"""The grid of fewer different sizes is not inferred (K6)."""
+LEAST_BITS: Final = 7
+"""Significant bits below the leading one of bf16, the coarsest type (K6)."""
+
+
+def bits_of(x: float) -> tuple[int, int]:
+    """The exponents of the leading and of the lowest bit of a number that is not 0."""
+    whole, parts = abs(x).as_integer_ratio()
+    shift = parts.bit_length() - 1
+    return whole.bit_length() - 1 - shift, (whole & -whole).bit_length() - 1 - shift
+
+
+def _significance(sizes: Sequence[float]) -> tuple[int, float]:
+    """The most significant bits below the leading one, at least those of bf16, and 2^(the lowest bit of all)."""
+    found = [bits_of(x) for x in sizes]
+    return max(LEAST_BITS, *(high - low for high, low in found)), math.ldexp(1.0, min(low for _, low in found))
+
+
+def grid_of_table(values: Sequence[float], dtype_bits: int, scale: float) -> tuple[int, float]:
+    """`used` and `step` of a table (K6); `scale` is what its numbers are multiples of, 0 if of nothing."""
+    sizes = sorted({abs(x) for x in values} - {0.0})
+    if len(sizes) < ENOUGH_IN_A_TABLE:
+        return dtype_bits, 0.0
+    used, lowest = _significance(sizes)
+    return min(used, dtype_bits), max(lowest, scale)
+
+
+def grid_of_row(row: Sequence[float], used: int, step: float) -> tuple[int, float]:
+    """The same of a row, in a table that has these (K6)."""
+    sizes = sorted({abs(x) for x in row} - {0.0})
+    if len(sizes) < ENOUGH_IN_A_ROW:
+        return used, step
+    own, lowest = _significance(sizes)
+    return min(own, used), max(lowest, step)
+
+
+def grid_of_value(x: float, used: int, step: float, max_abs: float) -> float:
+    """The grid of a number in such a row: that of its bits or the step, and never above the cap (K6)."""
+    own = math.ldexp(1.0, bits_of(x)[0] - used) if x else 0.0
+    return min(max(own, step), math.ldexp(1.0, floor(log2(max_abs))) * float(COARSEST))
+
+
 # ------------------------------------------------------------------------------------------- the keyed form: options
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import product
 from typing import Final
 
 from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
@@ -11,6 +12,7 @@ from secea.audit.attacks.stage import broadcast
 from secea.audit.claims.common import SETS, Withheld, made_tables
 from secea.audit.mutants import chunks as mutants
 from secea.audit.standing import standing_in
+from secea.engines.exchange import untouched
 from secea.errors import SERVER, ProtocolError
 from secea.forms.keyed.form import Kind
 from secea.testing import Parties
@@ -151,3 +153,55 @@ def refused_without_a_trace(subject: Subject) -> int:
                     raise Objection(f"a broadcast {what} leaves something behind at client {n}")
                 assert what in SPOILT or client.part.has_means
     return len(SPOILT) * len(SETS)
+
+
+# ------------------------------------------------------------------------------------------------- whoever owns nothing
+
+OWNED: Final = ("abc", "ab", "c", "")
+"""With each slot in a chunk of its own, all clients but the first have none in some chunk, the last one none at all."""
+
+
+def _altered(chunk: bytes, what: str) -> bytes:
+    """A chunk with another number, check or mark."""
+    place = {"first number": 0, "check": -2, "mark": -1}[what]
+    changed = bytearray(chunk)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+@claim("attack", KEYED, mutants=(mutants.OWN_CHUNKS, mutants.OWN_ROUNDS, mutants.OTHERS_LATER))
+def chunks_of_others(subject: Subject) -> int:
+    """Keyed: all clients refuse a wrong chunk of means alike and at once: also those who own nothing in it, or at all.
+
+    Every chunk with another number, check and mark. Else a server that alters it sees by who refuses who owns what.
+    """
+    cases = 0
+    parties = subject.parties(made_tables(OWNED), collusion=1)
+    parties.setup()
+    for number, (chunk, what) in enumerate(product(range(3), ("first number", "check", "mark"))):
+        tables = [{name: row + number for name, row in own.items()} for own in made_tables(OWNED)]
+        if number:
+            parties.exchange.tap = untouched
+            parties.server.give_up()
+            parties.union(range(len(OWNED)))
+        parties.contribute(tables)
+        with standing_in({}, CHUNK_BYTES=1):
+            parties.exchange.tap = server = Withheld(parties)
+            parties.exchange.run(subject.form.round_phase, range(len(OWNED)))
+            assert len(server.chunks) == 3, "each slot is a chunk of its own"
+            wrong = [_altered(each, what) if i == chunk else each for i, each in enumerate(server.chunks)]
+            refused = {n: _refused(parties, n, wrong) for n in parties.clients}
+        if set(refused.values()) != {(1 + chunk, refused[0][1])}:
+            raise Objection(f"chunk {chunk} with another {what}: refused at {refused}, each with its reason")
+        cases += len(refused)
+    return cases
+
+
+def _refused(parties: Parties, n: int, chunks: list[bytes]) -> tuple[int, str]:
+    """Which message of a broadcast client n refuses, and what it says; -1 if none."""
+    for i, message in enumerate(_whole(parties, n, chunks)):
+        try:
+            parties.clients[n].receive(message)
+        except ProtocolError as error:
+            return i, error.fault
+    return -1, ""

@@ -37,6 +37,8 @@ class Case:
     names: int = 11
     gone: tuple[int, ...] = ()
     """Who vanishes in a round."""
+    absent: tuple[int, ...] = ()
+    """Who takes part in no union: fewer than W noise clients are left, and each draws from a wider range."""
     dim: int = 3
     chunk_bytes: int = 300
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +50,7 @@ CASES: Final = (
     Case(4, 2, later=(1 << 24) + 9, more={"precision": 40}),
     Case(3, 1, later=5, more={"precision": 34}),
     Case(2, 1, later=(1 << 31) + 2, names=270, dim=1, chunk_bytes=1),
+    Case(4, 3, later=7, names=5, absent=(1, 3)),
     Case(5, 2, later=300, more={"min_owners": 3}),
     Case(6, 1, later=70_000, gone=(3,), more={"dropouts": 2, "min_owners": 4, "noise": 0.125, "precision": 40}),
     Case(3, 1, later=9, names=7, more={"noise": 1e-5, "min_owners": 2}),
@@ -113,13 +116,15 @@ def as_specified(subject: Subject) -> int:
                     parties.clients[0].part.update(fresh)
                     parties.server.at = replace(parties.server.at, round=case.later)
                     parties.exchange.run(form.names_phase, parties.clients)
+                if case.absent:
+                    parties.union([n for n in parties.clients if n not in case.absent])
                 parties.exchange.losses = dict.fromkeys(case.gone, form.round_phase)
                 weights = _weights(case, tables)
                 given = [as_table(table, case.dim) for table in tables]
                 weighed = [each.weighing(some) for each, some in zip(given, weights, strict=True)] if weights else given
                 with recorded() as record:
                     parties.contribute(weighed)
-                    parties.exchange.run(form.round_phase, parties.clients)
+                    parties.exchange.run(form.round_phase, parties.server.at.members)
                 for what in differs(parties, tables, record, weights):
                     raise Objection(f"{what} is not as specified: {case}")
                 cases += sum(map(len, record.uploads.values())) + len(record.broadcast)

@@ -120,6 +120,7 @@ def epochs_of_names(subject: Subject) -> int:
         if found != few:
             place = next((i for i, pair in enumerate(zip(few, found, strict=False)) if pair[0] != pair[1]), len(few))
             raise Objection(
-                f"a server tells {new} new names from {NEW[0]}: {found[place : place + 1]}, not {few[place : place + 1]}"
+                f"a server tells {new} new names from {NEW[0]}:"
+                f" {found[place : place + 1]}, not {few[place : place + 1]}"
             )
     return len(NEW) * len(few)
