@@ -1087,6 +1087,14 @@ def test_a_member_goes_back_only_before_anything_was_asked_confirmed_or_answered
             naming(client).successor = b""
 
 
+def test_once_the_key_is_dealt_newcomers_ask_and_shares_of_the_session_before_are_forgotten() -> None:
+    then = follow(founded(4, 2), JOIN, collusion=2)
+    run(then, "list", then.begin())
+    here = [then.clients[v] for v in then.server.at.members]
+    assert {client.at.named for client in here} == {then.server.at.named} == {0}
+    assert not any(naming(client).past for client in here)
+
+
 def test_what_served_an_epoch_of_names_is_forgotten_when_it_is_answered() -> None:
     parties = Parties(bounds(4, 2), Keyed(), [["a", "b"], ["a"], ["b"], []])
     parties.exchange.greet()
