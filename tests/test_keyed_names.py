@@ -166,7 +166,7 @@ def test_what_a_restart_must_not_lose_is_saved() -> None:
     assert other._points.tobytes() == part._points.tobytes()
 
 
-# -------------------------------------------------------------------------------------------------------- what is answered
+# --------------------------------------------------------------------------------------------------- what is answered
 
 
 def confirmed(**state: Any) -> tuple[Any, dict[int, Any], Any, dict[Any, bytes]]:

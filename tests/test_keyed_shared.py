@@ -8,15 +8,17 @@ from typing import Final
 import numpy as np
 import pytest
 
-from secea.arithmetic.field import PRIMES30, RING61, Ring
+from secea.arithmetic.field import PRIMES30, RING61, Ring, insecure_ring
 from secea.forms.keyed.shared import RoundSecrets
 
-RINGS: Final = {"one prime": (RING61, 1), "three primes": (Ring(PRIMES30[:3]), 2)}
+RINGS: Final = {"one prime": (RING61, 1), "three primes": (Ring(PRIMES30[:3]), 2), "tiny": (insecure_ring(5, 7), 2)}
 KNOWN: Final[dict[tuple[str, int, bool], str]] = {
     ("one prime", 1, False): "2f947569cbf965e3",
     ("one prime", 4, True): "7b53c6e8c3440cb7",
     ("three primes", 1, True): "76572fd2c041b949",
     ("three primes", 2, False): "2f39f59ee14a96dd",
+    ("one prime", 12, False): "de459358944864a7",
+    ("tiny", 4, True): "26bf3d103e300c1e",
     ("three primes", 6, True): "d1ed5d4d2ac79409",
 }
 """By ring, minimum of owners, and whether there is noise on every slot. That the streams are those of the
@@ -36,6 +38,7 @@ def test_what_is_shared_in_a_round_is_what_is_written_down(case: tuple[str, int,
         assert shared.least.a.shape == (ring.size, 7, least - 1)
         assert shared.least.rho.all()
         assert (np.sort(shared.least.a, axis=2) == np.arange(1, least)).all()
+    assert shared.rho.all()
     assert all(each.all() for each in shared.gamma)
     for part in (*parts, *secrets.pads(2, 5, 7)):
         said.update(f"{part.shape}{part.dtype}".encode() + np.ascontiguousarray(part).tobytes())
