@@ -423,7 +423,7 @@ class Naming:
             found = self._unblinded(answers)
         except oprf.WrongAnswer as wrong:
             raise ProtocolError(wrong.holders or (*holders, SERVER), "answered our blinded names wrongly") from None
-        self.names = replace(self.names, prf=self._answered(found), number=at.names, lists={}, blinding=None)
+        self.names = replace(self.names, prf=self._answered(found), number=at.names, blinding=None)
         return replace(at, named=at.names)
 
     def _answered(self, found: Sequence[bytes]) -> Values:
