@@ -1102,7 +1102,7 @@ def test_the_server_binds_what_members_said_and_keeps_the_lists_of_newcomers() -
     part, at = KeyedServer(form, params, b""), Agreement("commit", (0, 1, 2, 3, 4), (0, 1, 2, 3, 4), names=1)
     for phase, kind in (("commit", Kind.COMMITMENT), ("deal", Kind.DEALING)):
         at = replace(at, phase=phase)
-        said = {(kind, v): bytes([v]) * 9 for v in form.senders(kind, params, at)}
+        said: dict[Any, bytes] = {(kind, v): bytes([v]) * 9 for v in form.senders(kind, params, at)}
         after = part.finish(at, said)
         assert 4 not in {v for _, v in said}
         assert after.context == at.bound(*said.values()).context
@@ -1116,7 +1116,8 @@ def test_the_server_binds_what_members_said_and_keeps_the_lists_of_newcomers() -
     form = Following(before=Handover(bytes(32), OTHER_POINTS, (*LEAVE, 2), 1))
     params, part = form.checked(bounds(3, 1)), KeyedServer(form, form.checked(bounds(3, 1)), b"")
     at = Agreement("deal", (0, 1, 2), (0, 1, 2), names=1)
-    assert part.finish(at, {(Kind.DEALING, v): b"said" for v in range(4)}).named == 1, "nobody asks for the first names"
+    dealt: dict[Any, bytes] = {(Kind.DEALING, v): b"said" for v in range(4)}
+    assert part.finish(at, dealt).named == 1, "nobody asks for the first names"
 
 
 def test_what_served_an_epoch_of_names_is_forgotten_when_it_is_answered() -> None:
