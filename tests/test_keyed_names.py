@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from secea.errors import FaultyPeer, ProtocolError, TableError
-from secea.forms.keyed import Keyed
+from secea.errors import SERVER, FaultyPeer, ProtocolError, TableError
+from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.names import NO_LIST, Names, Naming
 from secea.party.phases import Agreement
 from secea.steps import oprf
@@ -162,6 +162,70 @@ def test_what_a_restart_must_not_lose_is_saved() -> None:
     assert other.names == replace(part.names, **alike)
     assert (other.past, other.successor) == (b"share", b"session")
     assert (other.key.joint, other.key.share) == (part.key.joint, part.key.share)
+    other.enter(at("list", 2))
+    assert other._points.tobytes() == part._points.tobytes()
+
+
+# --------------------------------------------------------------------------------------------------- what is answered
+
+
+def confirmed(**state: Any) -> tuple[Any, dict[int, Any], Any, dict[Any, bytes]]:
+    """A holder, everybody's lists of epoch 2, where it stands, and what it gets when all have seen the same."""
+    part, now = naming(), at("confirm", 2)
+    lists = {v: part._blinded((f"{v}",), 2, bytes([v] * 32)).points for v in ALL}
+    part.names = replace(part.names, marks={v: oprf.list_hash(points) for v, points in lists.items()}, **state)
+    got: dict[Any, bytes] = {(Kind.CONFIRM, v): part._confirmation(now) for v in ALL[1:]}
+    got[Kind.LISTS, SERVER] = b"".join(points.tobytes() for points in lists.values())
+    return part, lists, now, got
+
+
+def test_a_holder_keeps_the_lists_that_enough_have_confirmed() -> None:
+    part, lists, now, got = confirmed()
+    assert part._got_confirmations(now, got) == now
+    assert {v: points.tobytes() for v, points in part.names.lists.items()} == {
+        v: points.tobytes() for v, points in lists.items()
+    }
+
+
+def test_whoever_has_seen_other_lists_stops_the_epoch() -> None:
+    part, _, now, got = confirmed()
+    for v in ALL[1:]:
+        with pytest.raises(ProtocolError, match="has seen other lists of blinded names than we have") as caught:
+            part._got_confirmations(now, got | {(Kind.CONFIRM, v): bytes(32)})
+        assert caught.value.suspects == (SERVER, v)
+
+
+def test_a_holder_answers_nobody_before_enough_have_confirmed() -> None:
+    part, _, now, _ = confirmed()
+    need = part.form.signatures(part.params)
+    for members in ALL[: need - 1], ALL[:need]:
+        few = replace(now, members=members)
+        said: dict[Any, bytes] = {(Kind.CONFIRM, v): part._confirmation(few) for v in members}
+        said[Kind.LISTS, SERVER] = b"".join(
+            part._blinded((f"{v}",), 2, bytes([v] * 32)).points.tobytes() for v in members
+        )
+        if len(members) == need:
+            part._got_confirmations(few, said)
+        else:
+            with pytest.raises(FaultyPeer, match=f"confirmed by {need - 1} clients; {need} are needed"):
+                part._got_confirmations(few, said)
+
+
+def test_a_holder_takes_only_the_lists_that_were_signed_and_only_points() -> None:
+    part, lists, now, got = confirmed()
+    other = b"".join(points.tobytes() for points in reversed(lists.values()))
+    with pytest.raises(FaultyPeer, match="hands us another list than the one that client 0 signed") as caught:
+        part._got_confirmations(now, got | {(Kind.LISTS, SERVER): other})
+    assert caught.value.suspects == (SERVER,)
+    lists[2] = lists[2].copy()
+    lists[2][1] = 255
+    part.names = replace(part.names, marks={v: oprf.list_hash(points) for v, points in lists.items()})
+    said = {key: part._confirmation(now) for key in got} | {
+        (Kind.LISTS, SERVER): b"".join(points.tobytes() for points in lists.values())
+    }
+    with pytest.raises(FaultyPeer, match="lists something that is not a blinded name") as caught:
+        part._got_confirmations(now, said)
+    assert caught.value.suspects == (2,)
 
 
 # --------------------------------------------------------------------------------------------------------- what is due

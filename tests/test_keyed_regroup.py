@@ -22,6 +22,7 @@ from secea.forms import FormName
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Key, Names, Naming
+from secea.forms.keyed.server import KeyedServer
 from secea.party.client import Client
 from secea.party.phases import REST, STOPPED, Agreement
 from secea.party.server import Server
@@ -1120,6 +1121,38 @@ def test_a_member_goes_back_only_before_anything_was_asked_confirmed_or_answered
         assert back == (not state)
         for client in old.clients.values():
             naming(client).successor = b""
+
+
+def test_once_the_key_is_dealt_newcomers_ask_and_shares_of_the_session_before_are_forgotten() -> None:
+    then = follow(founded(4, 2), JOIN, collusion=2)
+    run(then, "list", then.begin())
+    here = [then.clients[v] for v in then.server.at.members]
+    assert {client.at.named for client in here} == {then.server.at.named} == {0}
+    assert not any(naming(client).past for client in here)
+
+
+def test_the_server_binds_what_members_said_and_keeps_the_lists_of_newcomers() -> None:
+    form = Following(before=Handover(bytes(32), OTHER_POINTS, JOIN))
+    params = form.checked(bounds(5, 2))
+    part, at = KeyedServer(form, params, b""), Agreement("commit", (0, 1, 2, 3, 4), (0, 1, 2, 3, 4), names=1)
+    for phase, kind in (("commit", Kind.COMMITMENT), ("deal", Kind.DEALING)):
+        at = replace(at, phase=phase)
+        said: dict[Any, bytes] = {(kind, v): bytes([v]) * 9 for v in form.senders(kind, params, at)}
+        after = part.finish(at, said)
+        assert 4 not in {v for _, v in said}
+        assert after.context == at.bound(*said.values()).context
+        assert after.named == 0
+    assert after.base == after.context
+    at = replace(at, phase="list")
+    points = np.zeros((form.list_size(params, 1) + 1, 32), np.uint8)
+    marks: dict[Any, bytes] = {(Kind.MARK, v): oprf.list_hash(points if v == 4 else points[:0]) for v in range(5)}
+    part.finish(at, marks | {(Kind.LIST, 4): points.tobytes()})
+    assert b"".join(bytes(rows) for _, (rows,) in part.ready(Kind.LISTS, at)) == points.tobytes()
+    form = Following(before=Handover(bytes(32), OTHER_POINTS, (*LEAVE, 2), 1))
+    params, part = form.checked(bounds(3, 1)), KeyedServer(form, form.checked(bounds(3, 1)), b"")
+    at = Agreement("deal", (0, 1, 2), (0, 1, 2), names=1)
+    dealt: dict[Any, bytes] = {(Kind.DEALING, v): b"said" for v in range(4)}
+    assert part.finish(at, dealt).named == 1, "nobody asks for the first names"
 
 
 def test_what_served_an_epoch_of_names_is_forgotten_when_it_is_answered() -> None:

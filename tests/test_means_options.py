@@ -180,6 +180,9 @@ def test_where_one_prime_alone_has_no_count_a_slot_is_not_below_the_minimum(ring
     plain = DIM + checks + 2
     least = total[:, :, plain:].copy()
     least[0, 3, 1] = 0  # five owners: no count is 0 there
+    least[:, 1, 0] = 0  # nobody owns it: a client deviates
     columns = noise_columns(ring, w.e, w.secrets.alpha, w.pads)
-    _, slots = divide(ring, np.ascontiguousarray(total[:, :, :plain]), w.e, columns, least)
+    rows, slots = divide(ring, np.ascontiguousarray(total[:, :, :plain]), w.e, columns, least)
+    assert slots[1] == Slot.EMPTY
+    assert w.right(rows, slots)[1]
     assert slots[3] == (Slot.BELOW if ring.size == 1 else Slot.MEAN)

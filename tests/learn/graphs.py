@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ from secea.learn.kg import Knowledge
 from secea.learn.learner import Training
 from secea.learn.models import MODELS, Model
 from secea.learn.run import Run
+
+
+class Screen(StringIO):
+    """A terminal that keeps what is drawn on it."""
+
+    def isatty(self) -> bool:
+        return True
+
 
 HOW = Training(epochs=2, batch=16, lr=0.05, negatives=8, seed=3, device=torch.device("cpu"))
 

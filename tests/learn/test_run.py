@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from graphs import a_run, write_triples
+from graphs import Screen, a_run, write_triples
 from secea.cli import main
 from secea.errors import DataError, ParamsError
 from secea.extras import installing
@@ -115,7 +115,7 @@ def test_a_secure_run_that_was_killed_sets_up_again_and_gives_the_same_to_the_re
 
 
 def test_a_terminal_shows_the_set_up_and_each_method(tmp_path: Path, source: Path) -> None:
-    screen = Console(file=StringIO(), force_terminal=True, width=80)
+    screen = Console(file=Screen(), force_terminal=True, width=80)
     run = a_run(tmp_path / "run", [source], methods=("secea", "plain"), rounds=1)
     with show.bars(run.config.methods, run.config.rounds, screen) as (watch, progress):
         run.go(watch, progress)

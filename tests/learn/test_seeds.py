@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from graphs import a_run, write_triples
+from graphs import Screen, a_run, write_triples
 from secea.cli import main
 from secea.errors import DataError
 from secea.learn import show
@@ -104,7 +103,7 @@ def test_a_report_takes_the_folder_of_all_seeds(tmp_path: Path, source: Path) ->
 
 
 def test_a_terminal_shows_one_bar_for_the_rounds_of_all_seeds(tmp_path: Path, source: Path) -> None:
-    screen = Console(file=StringIO(), force_terminal=True, width=80)
+    screen = Console(file=Screen(), force_terminal=True, width=80)
     config = a_run(tmp_path / "x", [source], methods=("plain",), rounds=2).config
     runs = Seeds.begin(tmp_path / "all", config, [0, 1, 2])
     with show.bars(config.methods, runs.rounds, screen) as (watch, progress):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from secea.engines.policy import without_code
 from secea.errors import MissingExtra
+from secea.extras import installing
 
 CLASSES: Final = (
     "nvflare.collab.runtime.controller.CollabController",
@@ -91,7 +92,7 @@ def _usual() -> list[str]:
     try:
         from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
     except ImportError:
-        raise MissingExtra("NVFlare is not installed: pip install 'secea[nvflare]'") from None
+        raise MissingExtra(f"NVFlare is not installed: {installing('nvflare')}") from None
     return list(DEFAULT_CLASS_ALLOW_LIST)
 
 

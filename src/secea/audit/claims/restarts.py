@@ -35,6 +35,7 @@ APART: Final = (
     "link",
     "tick",
     "_order",
+    "_known",
     "_hashed",
     "_last",
 )

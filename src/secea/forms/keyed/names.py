@@ -437,7 +437,7 @@ class Naming:
             found = self._unblinded(answers)
         except oprf.WrongAnswer as wrong:
             raise ProtocolError(wrong.holders or (*holders, SERVER), "answered our blinded names wrongly") from None
-        names = replace(self.names, prf=self._answered(found), number=at.names, lists={}, blinding=None)
+        names = replace(self.names, prf=self._answered(found), number=at.names, blinding=None)
         self.names = replace(names, due=self._changed)
         return replace(at, named=at.names)
 
