@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from secea.forms.keyed.client import Released
 from secea.forms.keyed.form import Kind
 from secea.forms.keyed.handover import Handover
 from secea.forms.keyed.masking import same_share, voted
+from secea.party.form import Got
 from secea.steps import oprf
 from secea.testing import Parties
 from secea.wire import snapshot
@@ -95,17 +97,22 @@ def _lists(subject: Subject) -> int:
     names, marks = me.names, me.names.marks
 
     def confirmed(value: bytes) -> None:
-        me._got_confirmations(at, {**said, (Kind.CONFIRM, 1): value, (Kind.LISTS, SERVER): lists})
+        got: Got = {**said, (Kind.CONFIRM, 1): value, (Kind.LISTS, SERVER): lists}
+        me._got_confirmations(at, got)
 
     def marked(value: bytes) -> None:
-        me._got_marks(at, {(Kind.MARK, v): marks[v] for v in others} | {(Kind.MARK, 1): value})
+        got: Got = {(Kind.MARK, v): value if v == 1 else marks[v] for v in others}
+        me._got_marks(at, got)
 
     def listed(value: bytes) -> None:
         me.names = replace(names, marks={**marks, 1: value})
         ours = me._confirmation(at)
-        me._got_confirmations(at, {(Kind.CONFIRM, v): ours for v in others} | {(Kind.LISTS, SERVER): lists})
+        got: Got = {**{(Kind.CONFIRM, v): ours for v in others}, (Kind.LISTS, SERVER): lists}
+        me._got_confirmations(at, got)
 
-    said = {(Kind.CONFIRM, v): naming(parties.clients[v])._confirmation(at) for v in others}
+    said: dict[tuple[IntEnum, int], bytes] = {
+        (Kind.CONFIRM, v): naming(parties.clients[v])._confirmation(at) for v in others
+    }
     cases = _each_byte("a list's mark, in an attempt that is repeated,", marks[1], marked)
     cases += _each_byte("a confirmation", said[Kind.CONFIRM, 1], confirmed)
     cases += _each_byte("a list's mark", marks[1], listed)
@@ -166,7 +173,7 @@ def _messages(subject: Subject) -> int:
         Hello.verify(hello.to_bytes(), 1, session.roster, value, extra)
 
     def announced(value: bytes) -> bool:
-        numbers = {"epoch": client.at.union + 1, "attempt": 0, "weights": client.at.names}
+        numbers: dict[str, Any] = {"epoch": client.at.union + 1, "attempt": 0, "weights": client.at.names}
         return believes(client, announcement(parties, "secret", range(len(SETS)), 0, anchor=value, **numbers))
 
     cases = _each_byte("the hash of a hello's session", session.hash, greeted)

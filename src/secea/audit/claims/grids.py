@@ -100,7 +100,7 @@ def _filled(subject: Subject) -> int:
         values = part.tables.encoded(Table(names, matrix), names)
         used, step = spec.grid_of_table(matrix.reshape(-1).tolist(), BITS[matrix.dtype], kind.scale)
         rows = [(row, *spec.grid_of_row(row, used, step)) for row in matrix.tolist()]
-        due = [[spec.grid_of_value(x, *of, part.params.max_abs) for x in row] for row, *of in rows]
+        due = [[spec.grid_of_value(x, bits, low, part.params.max_abs) for x in row] for row, bits, low in rows]
         half = np.ldexp(np.array(due), n.f) / 2
         off = np.abs(values - np.ldexp(matrix.astype(np.float64), n.f))
         narrow = n.s * (n.w - 1) / 2 + 2
