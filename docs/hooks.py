@@ -16,8 +16,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 ADDED = (
-    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*.ipynb", "examples/*/*", "fuzz/README.md",
-    "vectors/README.md", "src/secea/retrieval/*.py", "src/secea/learn/recommend.py",
+    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*.ipynb", "examples/*/*", "examples/*/app/*",
+    "fuzz/README.md", "vectors/README.md", "src/secea/retrieval/*.py", "src/secea/learn/recommend.py",
 )  # fmt: skip
 """What pages link to outside of docs/."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
