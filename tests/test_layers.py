@@ -13,7 +13,7 @@ from secea.forms import FORMS, NAMES
 SOURCE = Path(__file__).parent.parent / "src/secea"
 LAYERS = ("arithmetic", "wire", "steps", "party", "forms", "oracles", "engines", "commands")
 """Each may import from those before it, and from the modules beside them."""
-BESIDE = {"errors", "names", "params", "table", "arrays", "atomic", "frames", "notebook"}
+BESIDE = {"errors", "names", "params", "table", "arrays", "atomic", "extras", "frames", "notebook"}
 MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
