@@ -53,7 +53,9 @@ HEAVY = {
     if name.startswith(("lying-server", "rogue", "garbage", "keys-of", "words", "saved-states", "secret-numbers"))
     or name in (
         "masks-of-others", "shared-streams", "messages-once", "unions-apart", "stretches-once", "key-streams-once",
-        "as-specified", "tables-as-specified", "views-by-enumeration", "lies-in-two-rounds",
+        "as-specified", "tables-as-specified", "views-by-enumeration", "lies-in-two-rounds", "begins", "key-streams",
+        "minimum-is-proved", "minimum-is-kept", "masks-of-many", "view-below-a-minimum", "view-of-a-minimum",
+        "view-with-drop-outs", "every-number", "gone-for-good", "released-once", "spelling",
     )
 }  # fmt: skip
 """Claims that play whole lives, or look at thousands of cases."""

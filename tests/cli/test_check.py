@@ -12,11 +12,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secea.cli import main
-from secea.commands import examine
+from secea.commands import estimate, examine
 
 NORTH = "name,x,y\naspirin,0.5,1.0\nibuprofen,2.0,-1.0\n01,2,2\n"
 SOUTH = "name,x,y\nAspirin,1.5,3.0\ncodeine,0.0,4.0\n1,2,2\n"
 WEST = "name,x,y\ncodeine,1.0,2.0\naspirin,1,1\n"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples for the times of a plan take seconds, and tests of plans take them."""
+    monkeypatch.setattr(estimate, "timed", lambda _: 1e-3)
 
 
 def check(*words: str | Path) -> Result:
