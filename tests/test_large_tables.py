@@ -19,6 +19,7 @@ from secea import Federation, Params, Table, arrays
 from secea.arithmetic import grid
 from secea.arrays import read_arrays, stored_like, write_arrays
 from secea.commands import formats
+from secea.commands.formats import columns
 from secea.engines import spool
 from secea.errors import DataError, RoundLost
 from secea.forms.keyed import Keyed
@@ -375,7 +376,7 @@ def test_a_large_file_of_a_command_is_read_and_written_without_being_whole_in_me
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "MAPPED_BYTES", 1 << 16)
-    monkeypatch.setattr(formats.columns, "BATCH_ROWS", 64)
+    monkeypatch.setattr(columns, "BATCH_ROWS", 64)
     rows, dim = 8_000, 256
     matrix = np.random.default_rng(RNG_SEED).normal(size=(rows, dim)).astype(np.float32)
     path, again = tmp_path / f"table.{ending}", tmp_path / f"again.{ending}"
@@ -385,8 +386,8 @@ def test_a_large_file_of_a_command_is_read_and_written_without_being_whole_in_me
         import pyarrow
         from pyarrow import parquet
 
-        columns = {"name": np.arange(rows), "row": pyarrow.FixedSizeListArray.from_arrays(matrix.reshape(-1), dim)}
-        parquet.write_table(pyarrow.table(columns), path, row_group_size=100)
+        given = {"name": np.arange(rows), "row": pyarrow.FixedSizeListArray.from_arrays(matrix.reshape(-1), dim)}
+        parquet.write_table(pyarrow.table(given), path, row_group_size=100)
     formats.read(path)  # what is loaded on first use is loaded now
     tracemalloc.start()
     try:

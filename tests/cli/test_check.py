@@ -245,6 +245,12 @@ def test_spellings_within_one_table_and_what_normalize_would_change_are_told(tmp
     assert (ran.exit_code, "'aspirin' is 'Aspirin' of line 1 after --normalize casefold" in ran.output) == (3, True)
 
 
+def test_of_a_table_with_faults_nothing_is_told_to_others(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a;0,5\nb;1,5\n", encoding="utf-8")
+    assert found(tmp_path / "x.csv")["tell"] is None
+    assert "What you can tell" not in check(tmp_path / "x.csv").stdout
+
+
 def test_one_table_that_cannot_be_used_says_so(tmp_path: Path) -> None:
     ran = check(tmp_path / "none.csv")
     assert (ran.exit_code, ran.stdout.splitlines()[0]) == (3, "does not fit: 1 reason")

@@ -42,10 +42,10 @@ def test_what_the_page_shows_is_what_happens(tmp_path: Path, block: str) -> None
     ):
         (tmp_path / f"{name}.csv").write_text(f"name,x,y,samples\n{given}", encoding="utf-8")
     (tmp_path / "east.csv").write_text("drug,x,y\nAspirin,0.5,80.0\ncodeine ,1.0,\n", encoding="utf-8")
-    rows = np.random.default_rng(1).uniform(-3, 3, (60, 8))
+    numbers = np.random.default_rng(1).uniform(-3, 3, (60, 8))
     for name, digits in (("rounded", 3), ("exact", 17), ("other", 17)):
-        made = (f"e{i}," + ",".join(repr(round(x, digits)) for x in row) for i, row in enumerate(rows.tolist()))
-        (tmp_path / f"{name}.csv").write_text("name,0,1,2,3,4,5,6,7\n" + "\n".join(made) + "\n", encoding="utf-8")
+        text = [f"e{i}," + ",".join(repr(round(x, digits)) for x in row) for i, row in enumerate(numbers.tolist())]
+        (tmp_path / f"{name}.csv").write_text("name,0,1,2,3,4,5,6,7\n" + "\n".join(text) + "\n", encoding="utf-8")
     tools = shim(tmp_path / "bin")
     for command, lines in steps(block):
         ran = shell(command, tmp_path, tools)

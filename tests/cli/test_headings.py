@@ -138,6 +138,7 @@ def test_a_result_differs_from_its_table_in_the_numbers_alone(tmp_path: Path, ca
 
 WRONG = (
     ("decimal commas", "name;x\na;0,5\n", "line 2: '0,5' has a decimal comma; write 0.5 for it", OPEN),
+    ("decimal commas in all lines", "a;0,5;1,0\nb;1,5;2,0\n", "line 1: '0,5' has a decimal comma", OPEN),
     ("quoted decimal commas", 'name,x\na,"0,5"\n', "'0,5' has a decimal comma", OPEN),
     ("a missing number", "name,x,y\na,1,\nb,2,3\n", "line 2: a number is missing", OPEN),
     ("NA for a number", "a,NA,1\nb,2,3\n", "line 1: a number is missing: 'NA'", OPEN),

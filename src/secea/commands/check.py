@@ -133,7 +133,7 @@ def _alone(
     reasons = list(checked.faults)
     table = {"table": about["table"], "readable": about["readable"], "assumed": about.get("assumed", [])}
     source = checked.source
-    if source is None:
+    if source is None or source.faults:
         return {"fits": False, "reasons": reasons, "table": table, "near": [], "tell": None}
     near, _, _ = examine.near([source], rule)
     most = formats.range_of(source.table.matrix)

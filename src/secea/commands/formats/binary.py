@@ -31,11 +31,11 @@ def _numbers(matrix: NDArray[Any], file: File, names: int) -> Floats:
 
 
 def _like(matrix: NDArray[Any], means: Floats) -> NDArray[Any]:
-    """Means in the type of a file; beyond its largest number there is none."""
-    if means.dtype == matrix.dtype:
-        return means  # it may be larger than memory
-    most = np.finfo(matrix.dtype).max
-    return np.clip(means, -most, most).astype(matrix.dtype)
+    """Means in the type of a file; beyond the largest number of float16 there is none."""
+    if matrix.dtype == np.float16:
+        most = np.finfo(np.float16).max
+        means = np.clip(means, -most, most)
+    return means.astype(matrix.dtype, copy=False)
 
 
 def read_npz(file: File, layout: Layout) -> Read:

@@ -97,7 +97,7 @@ def comments(lines: Sequence[Sequence[str]]) -> int:
 def first_line(first: Sequence[str], below: Sequence[Sequence[str]]) -> First:
     """Whether the first line is a heading."""
     name, labels = first[0].strip().lstrip("#").strip().lower(), first[1:]
-    if all(map(is_missing, labels)):
+    if all(map(is_missing, labels)) or any(map(has_comma, labels)):  # a number is missing, or has a decimal comma
         return First(heading=False)
     numbers = [text for text in labels if is_number(text)]
     if not numbers:
