@@ -41,6 +41,15 @@ BUSY_SECONDS: Final = 30.0
 """How long a client waits for an earlier process of its site that may be about to end."""
 
 
+def site_at(path: Path | str) -> Path:
+    """The file of the site that a user means: this file, the one in this folder, or that of the server hosted there."""
+    path = Path(path)
+    places = (path / "site.toml", path / "server" / "site.toml") if path.is_dir() else (path,)
+    if found := next((place for place in places if place.is_file()), None):
+        return found
+    raise ParamsError(f"{path} has no site.toml: give a site's file, or the folder that it is in")
+
+
 @dataclass(frozen=True)
 class Site:
     """What one party has on its machine."""
