@@ -14,15 +14,18 @@ import secea
 from secea.arithmetic.field import keep_freed_memory
 from secea.commands import shell
 from secea.commands.aggregate import aggregate
+from secea.commands.agreed import session_lines
 from secea.commands.check import check
 from secea.commands.demo import demo
+from secea.commands.host import host
+from secea.commands.join import join
 from secea.commands.permit import permit
 from secea.commands.plan import plan
+from secea.commands.stop import stop
 from secea.learn.command import train
 
 if TYPE_CHECKING:
     from secea.audit import Finding
-    from secea.party.session import Session
 
 
 @click.group(
@@ -253,25 +256,10 @@ def roster(
     if as_json:
         click.echo(files.session_json(session))
         return
-    click.echo(f"{'server':<16}{files.key_fingerprint(session.roster.server)}")
-    for number, (name, key) in enumerate(zip(session.roster.names, session.roster.clients, strict=True)):
-        click.echo(f"{number:>3} {name:<12}{files.key_fingerprint(key)}")
-    click.echo(f"parameters      {session.params.canonical().replace(';', ', ')}")
-    click.echo(f"form            {_form_line(session)}")
-    for i, line in enumerate(_trust(session)):
-        click.echo(f"{'' if i else 'trust':<16}{line}")
+    for line in session_lines(session):
+        click.echo(line)
     click.secho(f"fingerprint     {session.fingerprint}", bold=True)
     click.echo("All parties compare this fingerprint before they start.")
-
-
-def _form_line(session: Session) -> str:
-    """The form, and what it adds to the parameters."""
-    return session.form.canonical(session.params).splitlines()[-1].replace(";", ", ")
-
-
-def _trust(session: Session) -> tuple[str, ...]:
-    """Who may conspire with whom, in sentences."""
-    return session.form.trust(session.params)
 
 
 @click.command(short_help="Print the script for completion in bash, zsh or fish.")
@@ -292,5 +280,20 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (demo, train, report, aggregate, check, plan, audit, keygen, roster, permit, completion):
+for command in (
+    demo,
+    train,
+    report,
+    aggregate,
+    check,
+    plan,
+    audit,
+    keygen,
+    roster,
+    permit,
+    host,
+    join,
+    stop,
+    completion,
+):
     main.add_command(command)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -197,6 +200,28 @@ class Commands(click.Group):
 def echo_json(value: object) -> None:
     """For other programs."""
     click.echo(json.dumps(value, indent=2))
+
+
+def made(files: Iterable[tuple[Path, str]]) -> None:
+    """Name each file that a command made, and what it is."""
+    for path, what in files:
+        click.echo(f"wrote {path}  ({what})")
+
+
+def clock(line: Mapping[str, Any]) -> str:
+    """The time of day of a line of a log; now, if it has none."""
+    return time.strftime("%H:%M:%S", time.localtime(line.get("time")))
+
+
+@contextmanager
+def handled(handlers: Mapping[signal.Signals, Callable[..., object]]) -> Iterator[None]:
+    """While this lasts, these signals do this."""
+    before = {each: signal.signal(each, handler) for each, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
@@ -91,9 +91,15 @@ def key_fingerprint(public: bytes) -> str:
 def make_session(server: str, clients: Sequence[str], params: Sequence[str], form: str) -> Session:
     """A session from command line arguments: the server's file, NAME=FILE per client, NAME=VALUE per parameter."""
     named = [_pair(client, "--client NAME=FILE") for client in clients]
-    roster = Roster(
-        tuple(read_public(path) for _, path in named), read_public(server), tuple(name for name, _ in named)
-    )
+    keys = {name: read_public(path) for name, path in named}
+    if len(keys) < len(named):
+        raise ParamsError("two clients have the same name: each --client has one of its own")
+    return agreed_session(keys, read_public(server), params, form)
+
+
+def agreed_session(clients: Mapping[str, bytes], server: bytes, params: Sequence[str], form: str) -> Session:
+    """A session of these public keys, with NAME=VALUE for each parameter."""
+    roster = Roster(tuple(clients.values()), server, tuple(clients))
     given = {name: _value(name, value) for name, value in (_pair(param, "--param NAME=VALUE") for param in params)}
     options = set(options_of(form))
     known = [each.name for each in fields(Params) if each.name != "clients"] + sorted(options)
@@ -102,7 +108,7 @@ def make_session(server: str, clients: Sequence[str], params: Sequence[str], for
     if missing := {"dim", "max_entities", "max_union"} - given.keys():
         raise ParamsError(f"the parameter {min(missing)} is missing: --param {min(missing)}=...")
     chosen = {name: given.pop(name) for name in options & given.keys()}
-    return Session(Params(**({"clients": len(named)} | given)), roster, form_of(form, **chosen))
+    return Session(Params(**({"clients": len(clients)} | given)), roster, form_of(form, **chosen))
 
 
 def _pair(text: str, expected: str) -> tuple[str, str]:
@@ -162,7 +168,11 @@ def session_json(session: Session) -> str:
 
 def read_session(path: Path | str) -> Session:
     """Read the federation file, TOML or JSON. Refuses one whose fingerprint does not match its contents."""
-    data = _read(path)
+    return parse_session(_read(path), path)
+
+
+def parse_session(data: bytes, path: Path | str) -> Session:
+    """The same of the content of a file that is to be at `path`."""
     try:
         text = from_json(data) if data.lstrip().startswith(b"{") else from_toml(data)
         roster = Roster(

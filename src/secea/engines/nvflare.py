@@ -25,14 +25,16 @@ from typing import Any, Final, TypeAlias
 from nvflare.collab import CollabCallError, CollabRecipe, collab
 from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
+from secea.engines import roll
 from secea.engines.core import Core, CoreError
 from secea.engines.driver import Patience
+from secea.engines.host import told
 from secea.engines.kits import CLASSES, SILENT_SECONDS, permit
 from secea.engines.port import Alive, Cause, Failure, Order, Reply, Task, Terms, asked, orders
 from secea.engines.progress import RESULT, Doing, State
 from secea.engines.run import serve
 from secea.engines.site import Site
-from secea.errors import ParamsError, ProtocolError
+from secea.errors import ParamsError, ProtocolError, SecEAError
 from secea.wire.messages import Buffer
 
 __all__ = ["CLASSES", "SITES", "CollabPort", "Conductor", "Member", "permit", "recipe", "site_file"]
@@ -82,6 +84,7 @@ class Member:
     """
 
     def __init__(self) -> None:
+        self._file = Path()
         self._core: Core | None = None
         self._work: Future[Buffer | str] | None = None
         self._began = 0.0
@@ -90,7 +93,31 @@ class Member:
     def start(self) -> None:
         """The job begins: find the site's file. The core starts with the first order."""
         _leave_requests_unprinted()
-        self._core = Core(site_file(collab.site_name, collab.workspace.get_root_dir()), _job())
+        self._file = site_file(collab.site_name, collab.workspace.get_root_dir())
+        self._core = Core(self._file, _job())
+
+    @collab.publish
+    def introduce(self) -> Buffer | str:
+        """The public key of this site, for the roll call."""
+        return self._called(lambda newcomer: newcomer.introduce())
+
+    @collab.publish
+    def offer(self, text: Buffer) -> str:
+        """Keep a federation file for this site's operator, who compares it; or say why it cannot be the right one."""
+        return str(self._called(lambda newcomer: newcomer.offer(bytes(text))))
+
+    @collab.publish
+    def answer(self) -> str:
+        """What this site's operator says about it."""
+        return str(self._called(lambda newcomer: newcomer.answer()))
+
+    def _called(self, act: Callable[[roll.Newcomer], Buffer | str]) -> Buffer | str:
+        if collab.caller != "server":
+            return f"{collab.caller} called the roll, which only the server may do"
+        try:
+            return act(roll.Newcomer(Site.read(self._file)))
+        except SecEAError as error:
+            return told(error)
 
     @collab.publish
     def obey(self, order: Buffer, timeout: float) -> Buffer | str | float:
@@ -322,15 +349,23 @@ class Conductor:
     """The server's side of the job: set-up, then rounds. It continues an interrupted job if it has that job's state."""
 
     def __init__(
-        self, rounds: int, stage: float = 30.0, bytes_per_second: float = 2e6, training: float = 3600.0
+        self,
+        rounds: int,
+        stage: float = 30.0,
+        bytes_per_second: float = 2e6,
+        training: float = 3600.0,
+        draft: dict[str, Any] | None = None,
     ) -> None:
-        self.rounds = rounds
+        self.rounds, self.draft = rounds, draft
         self.stage, self.bytes_per_second, self.training = stage, bytes_per_second, training
 
     @collab.main
     def run(self) -> None:
         """Run the job. NVFlare calls it."""
         site = Site.read(site_file("server", collab.workspace.get_root_dir()))
+        if self.draft is not None and not site.federation.exists():
+            newcomers = {proxy.name: proxy(timeout=roll.CALL_SECONDS) for proxy in collab.clients}
+            roll.call(roll.Draft.of(self.draft), site, newcomers)
         port = CollabPort(site.session.roster.names, {proxy.name: proxy for proxy in collab.clients})
         patience = Patience(self.stage, self.bytes_per_second, self.training)
         try:
@@ -366,10 +401,16 @@ class _Recipe(CollabRecipe):
         return []
 
 
-def recipe(rounds: int, *, clients: int, name: str = "secea", patience: Patience | None = None) -> CollabRecipe:
-    """The job: `rounds` rounds with at least `clients` connected clients. Run it with `SimEnv` or `ProdEnv`."""
+def recipe(
+    rounds: int, *, clients: int, name: str = "secea", patience: Patience | None = None, draft: roll.Draft | None = None
+) -> CollabRecipe:
+    """The job: `rounds` rounds with at least `clients` connected clients. Run it with `SimEnv` or `ProdEnv`.
+
+    With a `draft` it begins with a roll call, if there is no federation file yet.
+    """
     if rounds < 1:
         raise ParamsError(f"rounds must be at least 1, got {rounds}")
     p = patience or Patience()
-    conductor = Conductor(rounds, p.stage, p.bytes_per_second, p.training)
+    policy = None if draft is None else draft.as_arguments()
+    conductor = Conductor(rounds, p.stage, p.bytes_per_second, p.training, policy)
     return _Recipe(name, server=conductor, client=Member(), min_clients=clients)

@@ -70,7 +70,7 @@ class State:
     run: str = ""
     session: str = ""
     outcome: str = "running"
-    """Or "completed", or "failed"."""
+    """Or "completed", "paused" (the next run goes on), or "failed"."""
     why: str = ""
     asked: int = 0
     """So many rounds were asked for."""
@@ -122,8 +122,8 @@ class State:
             case "progress":
                 self.done, self.seconds = details["rounds"], details["seconds"]
                 self.sent, self.received = details["sent"], details["received"]
-            case "end" | "failed":
-                self.outcome = "completed" if event == "end" else "failed"
+            case "end" | "paused" | "failed":
+                self.outcome = "completed" if event == "end" else event
                 self.why, self.ended, self.stage = details.get("why", ""), now, ""
 
     def _does(self, name: str, doing: Doing, now: float) -> None:

@@ -29,6 +29,10 @@ class CountingPort(Port, Protocol):
     received: int
 
 
+PAUSE: Final = "pause"
+"""A run ends after its present round if its state directory has a file of this name. The next run goes on."""
+
+
 def serve(
     site: Site, port: CountingPort, rounds: int, patience: Patience, logger: logging.Logger, *, run: str = ""
 ) -> State:
@@ -74,8 +78,12 @@ class _Run:
         except BaseException as error:  # whatever it was, the state must not say that the run goes on
             self._log.noted("failed", why=str(error) or type(error).__name__)
             raise
-        self._store.forget("rounds")  # clients keep the keys of their names, and the server keeps its counters
         state = self._log.state
+        if self._finished < self._rounds:
+            self._log.noted("paused")
+            self._logger.info("secea: %s", state.text())
+            return state
+        self._store.forget("rounds")  # clients keep the keys of their names, and the server keeps its counters
         self._log.noted("end")
         self._logger.log(logging.WARNING if state.left_out() else logging.INFO, "secea: %s", state.text())
         return state
@@ -85,6 +93,8 @@ class _Run:
         self._set_up()
         self._progress()
         while self._finished < self._rounds:
+            if (self._store.folder / PAUSE).exists():
+                return
             self._round()
             self._progress()
         driver.finish()

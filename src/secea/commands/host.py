@@ -1,0 +1,165 @@
+"""`secea host`: a federation on NVFlare, from keys to the last round, by one command."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from secea.commands import shell
+from secea.errors import ParamsError
+
+if TYPE_CHECKING:
+    from secea.engines.hosting import Hosting
+
+PORT: Final = 8002
+
+
+@click.command(short_help="Host a federation on NVFlare: keys, invitations, rounds.")
+@click.argument("federation", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--site", "sites", multiple=True, metavar="NAME", help="A site that will join; once for each of them.")
+@click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
+@shell.form_option
+@click.option(
+    "--address", metavar="HOST[:PORT]", default=f"localhost:{PORT}", show_default=True,
+    help="Where sites reach this machine. With localhost it listens on loopback alone, with any other name on all"
+    " interfaces.",
+)  # fmt: skip
+@click.option("--rounds", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Rounds in all.")
+@click.option(
+    "--training", metavar="SECONDS", type=click.FloatRange(0), default=3600.0, show_default=True,
+    help="The time that a site may train in a round.",
+)  # fmt: skip
+def host(
+    federation: Path,
+    sites: tuple[str, ...],
+    params: tuple[str, ...],
+    form: str,
+    address: str,
+    rounds: int,
+    training: float,
+) -> None:
+    """Host a federation on NVFlare, on this machine: make what is missing, wait for the sites, and run the rounds.
+
+    FEDERATION is the file that all parties agree on. If it does not exist, give the sites and the parameters of
+    `secea roster`: the file is then made of the keys that the sites bring, and nothing begins before the operator of
+    each site has compared its fingerprint. If it exists (`secea roster` made it), its sites bring the keys that are in
+    it, and server/identity.pem beside it must be the server's key.
+
+    Everything is kept beside FEDERATION, and is named when it is made: the server's key, settings, state and log in
+    server/, NVFlare's kits in kits/, and in invitations/ a file for each site. It has the key of a connection, so hand
+    it over where nobody else reads it. The site runs `secea join` with it.
+
+    A site that is lost may join again: the next round takes it back. Ctrl-C ends after the round that is running, and
+    at once if it comes again; so does `secea stop`. The same command goes on with the rounds that are left. Nobody has
+    to trust who hosts: this machine learns what a server learns (docs/threat-model.md).
+
+    \b
+    Examples:
+      secea host kg/federation.toml --site north --site south --site west \\
+          --param dim=64 --param max_entities=10000 --param max_union=25000 --rounds 50
+      secea host kg/federation.toml --rounds 50               go on; or with a file of secea roster
+      secea host kg/federation.toml --address 192.0.2.7:8002  where sites are other machines
+    """  # noqa: D301
+    from secea.engines.driver import Patience
+    from secea.engines.hosting import Hosting
+    from secea.engines.roll import Draft
+
+    server, port = _address(address)
+    draft = Draft(sites, params, form) if sites or params else None
+    if draft is None and not federation.exists():
+        raise ParamsError(f"{federation} does not exist: say who takes part, --site NAME and --param dim=... and so on")
+    hosting = Hosting(federation, draft, server=server, port=port, rounds=rounds, patience=Patience(training=training))
+    shell.made(hosting.prepare())
+    with _signals(hosting):
+        state = hosting.run(lambda line: _say(hosting, line))
+    if state is None:
+        click.echo("stopped before the first round")
+        return
+    click.echo(state.text())
+    if state.outcome == "failed":
+        raise SystemExit(shell.FAILED)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.partition(":")
+    if not port:
+        return host, PORT
+    try:
+        return host, int(port)
+    except ValueError:
+        raise ParamsError(f"--address {text}: expected HOST or HOST:PORT") from None
+
+
+@contextmanager
+def _signals(hosting: Hosting) -> Iterator[None]:
+    """Ctrl-C and `secea stop` end after the round, SIGTERM and another Ctrl-C at once."""
+    from secea.engines.hosting import Wish
+
+    def pause(*_: object) -> None:
+        if hosting.wish is not Wish.GO_ON:
+            return stop()
+        click.echo("ends after this round; Ctrl-C again, or secea stop --now: at once", err=True)
+        hosting.wish = Wish.PAUSE
+        return None
+
+    def stop(*_: object) -> None:
+        hosting.wish = Wish.STOP
+
+    with shell.handled({signal.SIGINT: pause, signal.SIGUSR1: pause, signal.SIGTERM: stop}):
+        yield
+
+
+def _say(hosting: Hosting, line: Mapping[str, Any]) -> None:
+    if line.get("event") == "offered":
+        from secea.engines.roll import offered
+
+        _show_offer(hosting, line, offered(hosting.folder.federation))
+    elif text := sentence(line):
+        click.echo(f"{shell.clock(line)}  {text}")
+
+
+def _show_offer(hosting: Hosting, line: Mapping[str, Any], path: Path) -> None:
+    click.echo(f"{shell.clock(line)}  all sites have brought their keys")
+    click.secho(f"fingerprint     {line['fingerprint']}", bold=True)
+    click.echo("Compare it with the operator of each site, by telephone say. They see it, and agree at their own side.")
+
+
+def sentence(line: Mapping[str, Any]) -> str:
+    """What a line of the server's log says to who hosts; nothing for most of them."""
+    names = ", ".join(line.get("clients") or [])
+    match line.get("event"):
+        case "listening":
+            return f"listening at {line['server']}:{line['port']}"
+        case "connected":
+            missing = ", ".join(line["missing"])
+            return f"connected: {names or 'nobody'}" + (f"; waiting for {missing}" if missing else "")
+        case "job":
+            return "all there is, is there: NVFlare starts its processes (some 15 s)"
+        case "agrees":
+            return f"{line['client']} agrees"
+        case "declines":
+            return f"{line['client']} does not agree"
+        case "agreed":
+            return f"all agree: wrote the federation file, {line['fingerprint']}"
+        case "stage" if line.get("training"):
+            return f"round {line['round']}: {names} train"
+        case "round":
+            return f"round {line['number']}: means for {names}"
+        case "round lost":
+            return f"round lost: {line['why']}"
+        case "lost":
+            return f"{line['client']} is lost ({line['cause']}): {line['why']}"
+        case "waiting":
+            return f"waiting for {line['client']} since {line['since']}"
+        case "here":
+            return f"{line['client']} is here"
+        case "back":
+            return f"{names}: back; takes part again after this round"
+        case "failed":
+            return f"failed: {line['why']}"
+    return ""
