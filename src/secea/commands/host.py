@@ -139,7 +139,7 @@ def sentence(line: Mapping[str, Any]) -> str:
             missing = ", ".join(line["missing"])
             return f"connected: {names or 'nobody'}" + (f"; waiting for {missing}" if missing else "")
         case "job":
-            return "all there is, is there: NVFlare starts its processes (some 15 s)"
+            return "NVFlare starts a process for each of them, which takes some 15 s"
         case "agrees":
             return f"{line['client']} agrees"
         case "declines":

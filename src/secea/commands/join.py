@@ -100,7 +100,8 @@ def _bring(joining: Joining, table: Path | None, participant: str | None) -> Bri
         return Bring(participant, {})
     if table is None:
         return None
-    formats.read(table)  # what is wrong with it is said now
+    for assumed in formats.read(table).assumed:  # and what is wrong with it is raised
+        click.echo(f"note: {table}: {assumed}", err=True)
     result = joining.folder.absolute() / f"means{''.join(table.suffixes[-2:])}"
     if result.exists() and result.samefile(table):
         raise ParamsError(f"{table} is where the means go: choose another name for the table")

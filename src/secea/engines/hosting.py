@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -43,6 +44,7 @@ MOST_FRUITLESS: Final = 3
 """After so many jobs in a row that brought no round, an operator has to look into it."""
 _LOOK_SECONDS: Final = 0.5
 _ASK_SECONDS: Final = 3.0
+_SHUTDOWN_SECONDS: Final = 40.0
 FINISHED: Final = "FINISHED"
 """NVFlare's word for a job that is over begins so."""
 
@@ -213,6 +215,8 @@ class _Server:
         self._tail = Tail(hosting.folder.server / "audit.jsonl")
         self._fruitless, self._why = 0, ""
         self._asked = 0.0
+        self._job_id = ""
+        """The job that runs."""
 
     def run(self) -> State | None:
         for name in (STATUS, RESULT, PAUSE):
@@ -231,15 +235,18 @@ class _Server:
         return self._process is not None and self._process.poll() is None
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        if self._alive():
-            try:
-                self._admin.shutdown()
-            except FederationError:
-                pass
-            else:
-                until = time.monotonic() + running.END_SECONDS
-                while self._alive() and time.monotonic() < until:
-                    time.sleep(_LOOK_SECONDS)
+        """End the job, the sites, and the server. NVFlare shuts nothing down while a job runs."""
+        until = time.monotonic() + _SHUTDOWN_SECONDS
+        asked = False
+        while self._alive() and time.monotonic() < until:
+            if not asked:
+                with suppress(FederationError):
+                    if self._job_id:
+                        self._admin.abort(self._job_id)
+                with suppress(FederationError):
+                    self._admin.shutdown()
+                    asked = True
+            time.sleep(_LOOK_SECONDS)
         running.end_process(process)
 
     def _jobs(self) -> State | None:
@@ -289,6 +296,7 @@ class _Server:
         draft = None if self._h.folder.federation.exists() else self._h.draft
         least = form.fewest(params, form.union_phase, 2)
         job = self._admin.submit(recipe(self._h._rounds, clients=least, patience=self._h._patience, draft=draft))
+        self._job_id = job
         self._said({"event": "job", "job": job})
         self._why, aborted = "", False
         while not self._over(job):
@@ -298,6 +306,7 @@ class _Server:
             elif self._h.wish is Wish.PAUSE:
                 self._pause()
             time.sleep(_LOOK_SECONDS)
+        self._job_id = ""
         return _read(self._h.state / RESULT)
 
     def _over(self, job: str) -> bool:

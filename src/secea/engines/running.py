@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
-
-import psutil
+from typing import TYPE_CHECKING, Final
 
 from secea.errors import ParamsError
+
+if TYPE_CHECKING:
+    import psutil
 
 FILE: Final = "running.json"
 END_SECONDS: Final = 15.0
@@ -118,6 +119,8 @@ def end(engine: int) -> None:
 
 def _family(pid: int) -> list[psutil.Process]:
     """A process and all that it started: jobs have groups of their own."""
+    import psutil  # NVFlare brings it along
+
     try:
         first = psutil.Process(pid)
         return [first, *first.children(recursive=True)]
@@ -126,6 +129,8 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 def _command(process: psutil.Process) -> list[str]:
+    import psutil
+
     try:
         return list(process.cmdline())
     except psutil.Error:
@@ -133,6 +138,8 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def _kill(family: list[psutil.Process]) -> None:
+    import psutil
+
     for each in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             each.kill()

@@ -7,41 +7,44 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from secea.engines.log import KEPT
 
 
 class Tail:
-    """Reads a log from its end on, or from its begin."""
+    """Reads a log from its end on, or from the begin of the oldest one that is kept. It keeps no file open."""
 
     def __init__(self, path: Path, *, whole: bool = False) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
-        self._rest = b""
-        if not whole and (file := self._opened()):
-            file.seek(0, os.SEEK_END)
+        self._files = [*(path.with_name(f"{path.name}.{i}") for i in range(KEPT, 0, -1)), path]
+        self._inode, self._offset = 0, 0
+        if not whole:
+            with suppress(OSError):
+                found = path.stat()
+                self._inode, self._offset = found.st_ino, found.st_size
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """What has come since. A line that is not whole yet waits for the next look."""
-        while file := self._opened():
-            *whole, self._rest = (self._rest + file.read()).split(b"\n")
-            for line in whole:
-                with suppress(ValueError):  # somebody else wrote into it
-                    found = json.loads(line)
-                    if isinstance(found, dict):
-                        yield found
-            if self._is_current(file):
-                return
-            file.close()
-            self._file, self._rest = None, b""
+        for path in self._since():
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:
+                    self._inode, self._offset = inode, 0
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._offset += len(line)
+                    with suppress(ValueError):  # somebody else wrote into it
+                        found = json.loads(line)
+                        if isinstance(found, dict):
+                            yield found
 
-    def _opened(self) -> BinaryIO | None:
-        if self._file is None:
-            with suppress(OSError):
-                self._file = self._path.open("rb")
-        return self._file
-
-    def _is_current(self, file: BinaryIO) -> bool:
-        try:
-            return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
-        except FileNotFoundError:
-            return True  # it was put aside, and nothing new has come
+    def _since(self) -> list[Path]:
+        """The file that was read last, wherever it is now, and those that came after it."""
+        there = [path for path in self._files if path.exists()]
+        for i, path in enumerate(there):
+            with suppress(FileNotFoundError):
+                if path.stat().st_ino == self._inode:
+                    return there[i:]
+        return there

@@ -1,0 +1,181 @@
+"""What runs in a folder: one process at a time, which others find and end; and logs that are followed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from secea.cli import main
+from secea.engines import running
+from secea.engines.tail import Tail
+from secea.errors import ParamsError
+
+HOLDS = """
+import signal, sys, time
+from pathlib import Path
+from secea.engines import running
+ended = []
+signal.signal(signal.SIGUSR1, lambda *_: ended.append("later"))
+signal.signal(signal.SIGTERM, lambda *_: ended.append("now"))
+with running.alone(Path(sys.argv[1]), "host") as place:
+    place.write(int(sys.argv[2]))
+    print("there", flush=True)
+    while not ended:
+        time.sleep(0.05)
+print(*ended)
+"""
+
+
+def holder(folder: Path, engine: int = 0) -> subprocess.Popen[str]:
+    """A process that runs in a folder, and says how it was ended."""
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", HOLDS, str(folder), str(engine)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "there\n"
+    return process
+
+
+@pytest.mark.parametrize(("words", "how"), [((), "later"), (("--now",), "now")])
+def test_stop_ends_what_runs_in_a_folder(tmp_path: Path, words: tuple[str, ...], how: str) -> None:
+    process = holder(tmp_path)
+    found = running.running(tmp_path)
+    assert found is not None
+    assert (found.what, found.pid) == ("host", process.pid)
+    said = CliRunner().invoke(main, ["stop", str(tmp_path), *words])
+    assert (said.exit_code, said.output) == (0, f"{tmp_path}: ended\n")
+    assert process.communicate()[0] == f"{how}\n"
+    assert running.running(tmp_path) is None
+
+
+def test_stop_says_that_something_goes_on(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+        said = CliRunner().invoke(main, ["stop", str(tmp_path), "--wait", "0", "--json"])
+        assert said.exit_code == 1
+        assert json.loads(said.output) == {"where": str(tmp_path), "ended": False}
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_where_nothing_runs_there_is_nothing_to_stop(tmp_path: Path) -> None:
+    said = CliRunner().invoke(main, ["stop", str(tmp_path)])
+    assert said.exit_code == 3
+    assert f"nothing runs in {tmp_path}" in said.output
+
+
+def test_a_second_process_in_a_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        running.alone(tmp_path, "join"),
+        pytest.raises(ParamsError, match=f"in use as process {os.getpid()}: end it with `secea stop"),
+        running.alone(tmp_path, "join"),
+    ):
+        pass
+    with running.alone(tmp_path, "join"):
+        pass
+
+
+def test_one_who_was_killed_does_not_keep_the_folder(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    process.kill()
+    process.communicate()
+    assert running.running(tmp_path) is None
+    with running.alone(tmp_path, "host"):
+        pass
+
+
+def test_what_a_killed_one_left_running_is_ended_but_no_other_process(tmp_path: Path) -> None:
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "nvflare"])
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        for engine in (left, stranger):
+            process = holder(tmp_path, engine.pid)
+            process.kill()
+            process.communicate()
+            with running.alone(tmp_path, "host"):
+                pass
+        assert left.wait(10) == -signal.SIGKILL
+        assert stranger.poll() is None
+    finally:
+        for engine in (left, stranger):
+            engine.kill()
+            engine.wait()
+
+
+def test_a_process_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)  # noqa: S603
+    while not (children := psutil.Process(process.pid).children()):
+        time.sleep(0.05)
+    running.end_process(process, patience=5.0)
+    assert process.poll() is not None
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    try:
+        (tmp_path / running.FILE).write_text("{")
+        with pytest.raises(ParamsError, match=r"running.json is damaged: remove it"):
+            running.running(tmp_path)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# -------------------------------------------------------------------------------------------------------------- tails
+
+
+def line(number: int) -> str:
+    return json.dumps({"event": "round", "number": number}) + "\n"
+
+
+def numbers(tail: Tail) -> list[int]:
+    return [each["number"] for each in tail.lines()]
+
+
+def test_a_tail_gives_each_line_once_and_only_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    tail = Tail(path)
+    assert numbers(tail) == []
+    path.write_text(line(1) + line(2)[:5])
+    assert numbers(tail) == [1]
+    with path.open("a") as file:
+        file.write(line(2)[5:] + "no JSON\n[1]\n" + line(3))
+    assert numbers(tail) == [2, 3]
+    assert numbers(tail) == []
+
+
+def test_a_tail_begins_at_the_end_unless_it_is_to_have_all(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text(line(1))
+    tail, whole = Tail(path), Tail(path, whole=True)
+    with path.open("a") as file:
+        file.write(line(2))
+    assert numbers(tail) == [2]
+    assert numbers(whole) == [1, 2]
+
+
+def test_a_tail_follows_a_log_that_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text(line(1))
+    tail = Tail(path, whole=True)
+    assert numbers(tail) == [1]
+    with path.open("a") as file:
+        file.write(line(2))
+    path.rename(tmp_path / "audit.jsonl.1")
+    assert numbers(tail) == [2]
+    path.write_text(line(3))
+    assert numbers(tail) == [3]
