@@ -108,8 +108,9 @@ class Hosting:
     def __init__(
         self, federation: Path, draft: Draft | None, *, server: str, port: int, rounds: int, patience: Patience
     ) -> None:
+        invitation.address(server, port)
         self.folder, self.draft = Folder(federation), draft
-        self._rounds, self._patience = rounds, patience
+        self.rounds, self.patience = rounds, patience
         self.policy: Session = self._policy()
         """The session; with keys of nobody, if it is a draft."""
         names = self.policy.roster.names
@@ -295,7 +296,7 @@ class _Server:
         (self._h.state / RESULT).unlink(missing_ok=True)
         draft = None if self._h.folder.federation.exists() else self._h.draft
         least = form.fewest(params, form.union_phase, 2)
-        job = self._admin.submit(recipe(self._h._rounds, clients=least, patience=self._h._patience, draft=draft))
+        job = self._admin.submit(recipe(self._h.rounds, clients=least, patience=self._h.patience, draft=draft))
         self._job_id = job
         self._said({"event": "job", "job": job})
         self._why, aborted = "", False

@@ -37,6 +37,14 @@ def named(name: str, what: str) -> str:
     return name
 
 
+def address(server: str, port: int) -> None:
+    """A `ParamsError` for what is no address of a server."""
+    if not ADDRESS.fullmatch(server):
+        raise ParamsError(f"{server!r} is neither a host's name nor its IPv4 address")
+    if not 0 < port < 1 << 16:
+        raise ParamsError(f"{port} is no port: there are 1 to 65535")
+
+
 @dataclass(frozen=True, slots=True)
 class Invitation:
     """What a site needs to connect."""
@@ -60,10 +68,7 @@ class Invitation:
     def __post_init__(self) -> None:
         named(self.federation, "the federation is called")
         named(self.site, "the site is called")
-        if not ADDRESS.fullmatch(self.server):
-            raise ParamsError(f"{self.server!r} is neither a host's name nor its IPv4 address")
-        if not 0 < self.port < 1 << 16:
-            raise ParamsError(f"{self.port} is no port: there are 1 to 65535")
+        address(self.server, self.port)
 
     def checked(self) -> Invitation:
         """The same. A `ParamsError` if its certificates do not belong together, or are not for this site."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -25,11 +26,11 @@ from secea.errors import FederationError, ParamsError
 from secea.wire.keys import Identity
 
 if TYPE_CHECKING:
-    import subprocess
-
     from secea.party.session import Session
 
+DECLINED: Final = "you did not agree to the federation file: nothing of yours was sent"
 _LOOK_SECONDS: Final = 0.5
+_HEARD_SECONDS: Final = 30.0
 Said = Callable[[dict[str, Any]], object]
 Ask = Callable[["Session"], bool]
 """Shows the operator a federation file, and asks whether its fingerprint is that of the others."""
@@ -118,14 +119,21 @@ class Joining:
     def _agreed(self) -> Iterator[tuple[Path, str]]:
         """The federation file of the invitation, for the operator to compare."""
         federation = self.site.federation
-        if self.invited.agreed and not federation.exists():
+        if not self.invited.agreed:
+            return
+        if federation.exists():
+            if self.site.session.hash != files.parse_session(self.invited.agreed.encode(), "the invitation").hash:
+                raise ParamsError(
+                    f"the invitation is for another federation file than {federation}: join in another --folder"
+                )
+        else:
             roll.Newcomer(self.site).fitting(self.invited.agreed.encode())
             replace_files({roll.offered(federation): self.invited.agreed.encode()}, mode=0o600)
             yield roll.offered(federation), "the federation file, until you have compared its fingerprint"
 
     def _kit(self) -> Iterator[tuple[Path, str]]:
         made = self.folder / "invitation"
-        text = self.invited.text().encode()
+        text = replace(self.invited, agreed="").text().encode()
         if self.kit.is_dir() and made.exists():
             if made.read_bytes() == text:
                 return
@@ -143,7 +151,8 @@ class Joining:
         """
         with running.alone(self.folder, "join") as place:
             roll.declined(self.site.federation).unlink(missing_ok=True)
-            self._compare(ask)
+            if not self._compare(ask):
+                raise FederationError(DECLINED)
             tail = Tail(self.folder / "audit.jsonl")
             process = provisioning.start(self.kit, self.folder / "nvflare.log")
             place.write(process.pid)
@@ -160,22 +169,22 @@ class Joining:
                 said(line)
             if process.poll() is not None:
                 return Fate.OVER if last == "end" else Fate.ENDED
-            self._compare(ask)
+            if not self._compare(ask):
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_HEARD_SECONDS)  # the server hears of it, and ends
+                raise FederationError(DECLINED)
             time.sleep(_LOOK_SECONDS)
 
-    def _compare(self, ask: Ask) -> None:
-        """Let the operator compare what was offered. Only the text that was shown can be agreed on."""
+    def _compare(self, ask: Ask) -> bool:
+        """Let the operator compare what was offered, if anything was. Whether there is nothing against it.
+
+        Only the text that was shown can be agreed on.
+        """
         offered = roll.offered(self.site.federation)
-        if self.site.federation.exists():
-            return
-        text = b""
-        with suppress(FileNotFoundError):
-            text = offered.read_bytes()
-        if not text:
-            return
+        if self.site.federation.exists() or not offered.exists():
+            return True
+        text = offered.read_bytes()
         session = roll.Newcomer(self.site).fitting(text)
         agreed = ask(session)
         roll.decide(self.site, text, agreed=agreed)
-        if not agreed:
-            time.sleep(2 * roll.LOOK_SECONDS)  # the server hears of it
-            raise FederationError("you did not agree to the federation file: nothing of yours was sent")
+        return agreed

@@ -49,6 +49,8 @@ class Draft:
 
     def checked(self) -> Session:
         """A session of this policy with keys of nobody. A `ParamsError` if there can be none."""
+        if twice := [name for name in self.names if self.names.count(name) > 1]:
+            raise ParamsError(f"two sites are called {twice[0]!r}")
         keys = {name: Identity.generate().public for name in self.names}
         return agreed_session(keys, Identity.generate().public, self.params, self.form)
 
@@ -107,7 +109,9 @@ class Newcomer:
         if self._site.name not in roster.names:
             raise ParamsError(f"the federation file does not have {self._site.name}")
         if roster.clients[roster.names.index(self._site.name)] != self.introduce():
-            raise ParamsError(f"the federation file has another key for {self._site.name}")
+            raise ParamsError(
+                f"the federation file has another key for {self._site.name}: give --identity with that key"
+            )
         return session
 
     def _other(self, session: Session) -> str:
