@@ -163,8 +163,10 @@ def test_a_federation_file_that_is_there_travels_in_the_invitation(tmp_path: Pat
 def test_a_new_key_does_not_fit_a_federation_file_that_has_another_one(tmp_path: Path) -> None:
     agreed(tmp_path / "kg")
     hosting(tmp_path / "kg", None).prepare()
-    with pytest.raises(ParamsError, match="another key for north: give --identity"):
-        joining(tmp_path / "kg", tmp_path / "north").prepare(BRING, None)
+    for key in (None, tmp_path / "kg" / "south.pem"):
+        with pytest.raises(ParamsError, match="has a key for north: give --identity with the file of that key"):
+            joining(tmp_path / "kg", tmp_path / "north").prepare(BRING, key)
+        assert not (tmp_path / "north").exists()
 
 
 def test_the_host_needs_the_key_that_the_federation_file_has(tmp_path: Path) -> None:

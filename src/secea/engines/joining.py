@@ -97,6 +97,8 @@ class Joining:
                 raise ParamsError(f"{self.folder} belongs to {self.site.name or 'a server'}: choose another --folder")
         elif bring is None:
             raise ParamsError("what does this site bring? give --table FILE, or --participant MODULE:FUNCTION")
+        else:
+            self._fits(identity or self.identity)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not file.exists():
             assert bring is not None
@@ -109,6 +111,17 @@ class Joining:
         files.read_identity(self.site.identity)  # it must be there, and private
         yield from self._agreed()
         yield from self._kit()
+
+    def _fits(self, identity: Path) -> None:
+        """A `ParamsError` if the invitation has a federation file with another key for this site."""
+        if self.invited.agreed:
+            roster = files.parse_session(self.invited.agreed.encode(), "the invitation").roster
+            keys = dict(zip(roster.names, roster.clients, strict=True))
+            if not identity.exists() or files.read_identity(identity).public != keys.get(self.invited.site):
+                raise ParamsError(
+                    f"the federation file of the invitation has a key for {self.invited.site}: give --identity with the"
+                    " file of that key"
+                )
 
     def _site(self, bring: Bring, identity: Path) -> str:
         key = os.path.relpath(identity.absolute(), self.folder.absolute())

@@ -109,9 +109,7 @@ class Newcomer:
         if self._site.name not in roster.names:
             raise ParamsError(f"the federation file does not have {self._site.name}")
         if roster.clients[roster.names.index(self._site.name)] != self.introduce():
-            raise ParamsError(
-                f"the federation file has another key for {self._site.name}: give --identity with that key"
-            )
+            raise ParamsError(f"the federation file has another key for {self._site.name}")
         return session
 
     def _other(self, session: Session) -> str:
