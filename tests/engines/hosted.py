@@ -109,6 +109,11 @@ class Command:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
         self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with suppress(OSError):  # what was typed for nobody
+                stream.close()
 
     def close(self) -> None:
         """End it, if a test did not."""

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secea.cli import main
+from secea.commands import shell
+from secea.commands.host import sentence
 from secea.engines.driver import Patience
 from secea.engines.files import read_identity, read_session, write_identity, write_session
 from secea.engines.hosting import Hosting
@@ -211,3 +213,21 @@ def test_the_command_says_what_is_wrong_before_it_makes_anything(hosted: Path, t
         assert ran.exit_code == code, ran.output
         assert said in ran.output
     assert not (tmp_path / "n").exists()
+
+
+def test_what_others_send_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    line = {"event": "lost", "client": "west", "cause": "failed", "why": "\x1b[2Jfingerprint\r\nall agree\u202e"}
+    shell.happened(line, sentence(line))
+    assert capsys.readouterr().out.partition("  ")[2] == "west is lost (failed): ?[2Jfingerprint??all agree?\n"
+
+
+def test_every_line_of_a_log_that_a_host_is_told_of_has_its_words() -> None:
+    for line in (
+        {"event": "connected", "clients": [], "missing": ["north"]},
+        {"event": "stage", "training": True, "round": 1, "clients": ["north"]},
+        {"event": "round", "number": 1, "clients": ["north"]},
+        {"event": "back", "clients": ["north"]},
+        {"event": "declines", "client": "north"},
+    ):
+        assert "north" in sentence(line)
+    assert sentence({"event": "sent"}) == sentence({"event": "stage", "training": False}) == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from hosted import RESULT, Command, Town, waited
+from hosted import RESULT, Town, waited
 
 pytestmark = [
     pytest.mark.engines,
@@ -82,7 +81,7 @@ def test_one_command_to_host_and_one_to_join_give_everybody_means(town: Town) ->
         assert path in said, path
 
 
-@pytest.mark.deployment
+@pytest.mark.slow
 def test_a_site_that_is_killed_returns_and_the_host_can_be_stopped_and_goes_on(town: Town) -> None:
     """Five processes: a host and four sites, which train for a second."""
     names = ("north", "east", "south", "west")
@@ -130,7 +129,7 @@ def test_a_site_that_is_killed_returns_and_the_host_can_be_stopped_and_goes_on(t
         assert len(now) >= len(trained[name]) + 2
 
 
-@pytest.mark.deployment
+@pytest.mark.slow
 def test_who_does_not_agree_ends_the_roll_call_and_gives_nothing(town: Town) -> None:
     host = town.host(*POLICY, "--site", "north", "--site", "south")
     host.says("listening at localhost")
@@ -161,6 +160,3 @@ def nobody_is_left(town: Town) -> bool:
             found.append(words)
     assert not found, found
     return True
-
-
-__all__ = ["Command", "json"]

@@ -58,6 +58,7 @@ FAULTS: dict[str, tuple[Callable[[str], str], str]] = {
     "a server for a shell": (lambda text: text.replace('"localhost"', '"$(id)"'), "neither a host's name nor"),
     "no PEM": (lambda text: text.replace("BEGIN CERTIFICATE", "BEGIN CERTIFICAT"), "no PEM"),
     "no key": (lambda text: text.replace("PRIVATE KEY", "PUBLIC KEY"), "no PEM"),
+    "nested": (lambda text: text + f"run = {'[' * 5000}{']' * 5000}\n", "not TOML"),
     "too large": (lambda text: text + "#" * (1 << 20), "too large"),
 }  # fmt: skip
 

@@ -148,6 +148,7 @@ def test_a_file_without_this_site_or_with_another_key_for_it_is_not_even_shown(s
     without = session_toml(agreed_session(names, stranger, DRAFT.params, DRAFT.form)).encode()
     assert north.offer(without) == "the federation file does not have north"
     assert "no federation file" in north.offer(b"x = 1")
+    assert "nested too deeply" in north.offer(b"x = " + b"[" * 5000 + b"]" * 5000)
     assert north.offer(b"\0" * (roll.MOST_BYTES + 1)) == "the federation file is too large"
     assert not offered(sites["north"].federation).exists()
     assert north.answer() is Answer.WAITS
@@ -191,6 +192,13 @@ def test_only_the_public_half_of_a_key_is_shown(sites: dict[str, Site]) -> None:
     (sites["north"].identity).unlink()  # the private half is not needed
     assert Newcomer(sites["north"]).introduce() == Newcomer(Site.read(sites["north"].folder / "site.toml")).introduce()
     assert len(Newcomer(sites["north"]).introduce()) == 32
+
+
+@pytest.mark.parametrize("name", ["", "a\x1b[2Jb", "a\nb", "a\rb", "\u202ehtron", "a\u200bb", "x" * 101])
+def test_no_name_in_a_file_changes_what_its_reader_sees(sites: dict[str, Site], name: str) -> None:
+    """Escape sequences of a terminal could show another fingerprint than the file has."""
+    text = other(sites).decode().replace('name = "south"', f"name = {json.dumps(name)}")
+    assert "a client's name has 1 to 100 characters" in Newcomer(sites["north"]).offer(text.encode())
 
 
 def test_a_draft_is_checked_before_anybody_is_asked() -> None:

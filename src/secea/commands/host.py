@@ -76,7 +76,7 @@ def host(
     hosting = Hosting(federation, draft, server=server, port=port, rounds=rounds, patience=Patience(training=training))
     shell.made(hosting.prepare())
     with _signals(hosting):
-        state = hosting.run(lambda line: _say(hosting, line))
+        state = hosting.run(_say)
     if state is None:
         click.echo("stopped before the first round")
         return
@@ -114,19 +114,13 @@ def _signals(hosting: Hosting) -> Iterator[None]:
         yield
 
 
-def _say(hosting: Hosting, line: Mapping[str, Any]) -> None:
+def _say(line: Mapping[str, Any]) -> None:
     if line.get("event") == "offered":
-        from secea.engines.roll import offered
-
-        _show_offer(hosting, line, offered(hosting.folder.federation))
+        shell.happened(line, "all sites have brought their keys")
+        click.secho(f"fingerprint     {line['fingerprint']}", bold=True)
+        click.echo("Compare it with each operator, by telephone say. They see it too, and agree at their own side.")
     elif text := sentence(line):
-        click.echo(f"{shell.clock(line)}  {text}")
-
-
-def _show_offer(hosting: Hosting, line: Mapping[str, Any], path: Path) -> None:
-    click.echo(f"{shell.clock(line)}  all sites have brought their keys")
-    click.secho(f"fingerprint     {line['fingerprint']}", bold=True)
-    click.echo("Compare it with the operator of each site, by telephone say. They see it, and agree at their own side.")
+        shell.happened(line, text)
 
 
 def sentence(line: Mapping[str, Any]) -> str:

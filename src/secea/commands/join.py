@@ -156,4 +156,4 @@ def _say(line: Mapping[str, Any]) -> None:
             text = "the last means are here"
         case _:
             return
-    click.echo(f"{shell.clock(line)}  {text}")
+    shell.happened(line, text)

@@ -208,9 +208,10 @@ def made(files: Iterable[tuple[Path, str]]) -> None:
         click.echo(f"wrote {path}  ({what})")
 
 
-def clock(line: Mapping[str, Any]) -> str:
-    """The time of day of a line of a log; now, if it has none."""
-    return time.strftime("%H:%M:%S", time.localtime(line.get("time")))
+def happened(line: Mapping[str, Any], text: str) -> None:
+    """Show something that a log has, with its time. What others sent cannot steer the terminal."""
+    when = time.strftime("%H:%M:%S", time.localtime(line.get("time")))
+    click.echo(f"{when}  {''.join(each if each.isprintable() else '?' for each in text)}")
 
 
 @contextmanager

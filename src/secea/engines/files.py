@@ -184,6 +184,8 @@ def parse_session(data: bytes, path: Path | str) -> Session:
         options = {"queries": text["queries"]} if "queries" in text else text.get("options", {})  # 0.1.0 had the former
         session = Session(Params(**text["params"]), roster, form_of(form, **options)) if form in NAMES else None
         fingerprint = text["fingerprint"]
+    except RecursionError:
+        raise ParamsError(f"{path} is no federation file: it is nested too deeply") from None
     except (ValueError, KeyError, TypeError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ParamsError(f"{path} is no federation file: {what}; make one with `secea roster`") from None

@@ -119,7 +119,7 @@ def _entries(data: bytes) -> dict[str, Any]:
         raise ParamsError("it is too large")
     try:
         found = tomllib.loads(data.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ParamsError("it is not TOML") from None
     if found.pop("invitation", None) != VERSION:
         raise ParamsError(f"it has no line invitation = {VERSION}, which this version of secea writes")
