@@ -36,9 +36,9 @@ unit: $(STAMP)
 smoke: $(STAMP)
 	$(BIN)/python -m pytest -m smoke --durations 4 tests/engines
 
-# Long lives, exhaustive cases, and pages in a real browser (Chromium).
+# Long lives, exhaustive cases, pages in a real browser (Chromium), and hosts and sites as processes.
 slow: $(STAMP)
-	$(BIN)/python -m pytest -m "slow and not engines" -n 2 --durations 8
+	$(BIN)/python -m pytest -m slow -n 2 --durations 8
 
 # Before a release: all claims with all their cases.
 .PHONY: audit
@@ -47,7 +47,7 @@ audit: $(STAMP)
 
 # Before a release: everything that can happen to an engine's processes, and what takes minutes each.
 deployment: $(STAMP)
-	$(BIN)/python -m pytest -m "engines and not smoke" -n 2 --dist loadfile --durations 8 tests/engines
+	$(BIN)/python -m pytest -m "engines and not smoke and not slow" -n 2 --dist loadfile --durations 8 tests/engines
 
 # Small changes to the source of the protocol, one after another: which of them does no test notice? Hours on one core;
 # when it was stopped, it goes on where it was. mutation/README.md says more.
