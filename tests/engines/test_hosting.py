@@ -22,23 +22,7 @@ TABLES = {
     "south": {"aspirin": (3.0, 4.0), "codeine": (-1.0, 1.0)},
 }
 POLICY = ("--param", "dim=2", "--param", "max_entities=10", "--param", "max_union=20")
-MINE = """
-import json, time
-from pathlib import Path
-from secea.engines.host import Participant
-
-HERE = Path(__file__).parent
-
-
-def participant():
-    def train(means, round):
-        with (HERE / "trained").open("a") as file:
-            file.write(f"{round}\\n")
-        time.sleep(1)
-        return {"aspirin": [1.0, float(round)], HERE.name: [0.0, 1.0]}
-
-    return Participant(lambda: ["aspirin", HERE.name], train)
-"""
+MINE = Path(__file__).with_name("mine.py")
 
 
 @pytest.fixture
@@ -91,7 +75,7 @@ def test_a_site_that_is_killed_returns_and_the_host_can_be_stopped_and_goes_on(t
     host.says("listening at localhost")
     for name in names:
         (town.folder / name).mkdir()
-        (town.folder / name / "mine.py").write_text(MINE)
+        (town.folder / name / "mine.py").write_bytes(MINE.read_bytes())
         town.join(name, "--participant", "mine:participant")
     town.all_agree(host)
     waited(lambda: len(town.rounds()) >= 2 and town.rounds()[-1] == list(names), "two rounds of all")
