@@ -18,6 +18,8 @@ from secea.commands.check import check
 from secea.commands.demo import demo
 from secea.commands.permit import permit
 from secea.commands.plan import plan
+from secea.commands.status import status
+from secea.commands.watch import watch
 from secea.learn.command import train
 
 if TYPE_CHECKING:
@@ -292,5 +294,5 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (demo, train, report, aggregate, check, plan, audit, keygen, roster, permit, completion):
+for command in (demo, train, report, aggregate, check, plan, audit, keygen, roster, permit, status, watch, completion):
     main.add_command(command)

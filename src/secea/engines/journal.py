@@ -19,6 +19,9 @@ from secea.errors import ParamsError
 MOST_REFUSED: Final = 5
 """So many refusals are shown, the newest ones; all are counted."""
 
+_FAR: Final = 1e11
+"""A time that no clock shows."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -103,7 +106,7 @@ def _event(line: bytes) -> Event | None:
         return None
     if not isinstance(details, dict) or not isinstance(details.get("event"), str):
         return None
-    return Event(details["event"], _number(details.get("time")), details)
+    return Event(details["event"], min(max(0.0, _number(details.get("time"))), _FAR), details)
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,7 @@ class SiteState:
         self.said_at = event.time
 
     def _goes_on(self, event: Event) -> None:
-        """This site takes part again."""
+        """The site takes part again."""
         self.outcome = "running"
         if self.left_out and not self.back_at:
             self.back_at = event.time

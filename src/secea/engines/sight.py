@@ -89,7 +89,9 @@ class Sight:
         self.site = Site.read(self.path)
         self.is_server = not self.site.participant
         if not self.is_server and self.site.log is None:
-            raise ParamsError(f'{self.path} names no log, which is all that can be shown of a site: log = "audit.jsonl"')
+            raise ParamsError(
+                f'{self.path} names no log, which is all that can be shown of a site: log = "audit.jsonl"'
+            )
         self._clock = clock
         self._journal = Journal(self.site.log) if self.site.log else None
         self._own = SiteState()
