@@ -109,6 +109,11 @@ def _notes(notes: Sequence[Note]) -> Markup | None:
     return section("What to know", None, tag("ul", listed, class_="notes"))
 
 
+def _doing(row: ClientRow) -> list[Markup]:
+    remark = [tag("small", row.remark)] if row.remark else []
+    return [tag("span", row.does, class_=f"state {row.level}"), *remark]
+
+
 def _clients(clients: Sequence[ClientRow]) -> Markup | None:
     if not clients:
         return None
@@ -117,7 +122,7 @@ def _clients(clients: Sequence[ClientRow]) -> Markup | None:
         tag(
             "tr",
             tag("th", row.name, scope="row"),
-            tag("td", tag("span", row.does, class_=f"state {row.level}"), tag("small", row.remark) if row.remark else None),
+            tag("td", _doing(row)),
             tag("td", row.since),
             tag("td", row.rounds),
         )
