@@ -257,10 +257,10 @@ def test_one_table_that_cannot_be_used_says_so(tmp_path: Path) -> None:
     assert "cannot be read: no such file" in ran.stdout
 
 
-def test_a_site_s_configuration_cannot_be_checked_yet_and_words_that_do_not_go_together_are_told(
-    tmp_path: Path, three: list[Path]
-) -> None:
-    ran = check(tmp_path / "site.toml")
-    assert (ran.exit_code, "a site's configuration cannot be checked yet; give tables" in ran.output) == (3, True)
+def test_words_that_do_not_go_together_are_told(tmp_path: Path, three: list[Path]) -> None:
+    for words in (["site.toml", *three], ["site.toml", "--counts"], ["site.toml", "--max-abs", "64"]):
+        ran = check(*words)
+        assert (ran.exit_code, "site" in ran.output) == (2, True)
+    assert "--kit is for a site" in check(*three, "--kit", tmp_path).output
     assert check(*three, "--counts").exit_code == 2
     assert check("-", "-").exit_code == 2

@@ -178,7 +178,7 @@ def test_the_state_follows_from_the_log_alone(run: Progress, tmp_path: Path) -> 
     for line in lines(tmp_path / "audit.jsonl"):
         again.take(line["event"], line["time"], line)
     for state in (again, run.state):  # to a millisecond
-        state.started = state.since = state.ended = state.last = 0.0
+        state.started = state.since = state.ended = state.last = state.since_round = 0.0
         for each in state.clients.values():
             each.since = each.heard = 0.0
     assert again == run.state

@@ -14,7 +14,7 @@ from secea.report.live import ClientRow, Level, Note, View
 
 WAITED_SECONDS: Final = 10.0
 """Whoever takes no longer than this is not called waited for."""
-ANSWERS_SECONDS: Final = 15.0
+ANSWERS_SECONDS: Final = 10.0
 """A site that was heard so recently answers."""
 MOST_TEXT: Final = 400
 """Characters of a text from a log, or from a peer."""
@@ -45,7 +45,8 @@ def moment(then: float, now: float) -> str:
 
 def lasted(seconds: float) -> str:
     """How long something took, or has taken so far, in whole seconds."""
-    return duration(float(max(0, round(seconds))))
+    whole = max(0, round(seconds))
+    return f"{whole} s" if whole < 120 else duration(whole)
 
 
 def view(seen: Seen) -> View:
@@ -100,7 +101,7 @@ def _server_sentence(seen: Seen, state: State) -> str:
             return f"{_silent(seen)} Start it again with as many rounds: it goes on where it was."
         case _:
             return plain(state.text().removeprefix(f"{state.outcome}: ")).rstrip(".") + (
-                f". It ended at {moment(state.ended, seen.now)}, {lasted(seen.now - state.ended)} ago."
+                f". It ended at {moment(state.ended, seen.now)} ({lasted(seen.now - state.ended)} ago)."
             )
 
 
@@ -124,7 +125,8 @@ def _server_facts(seen: Seen, state: State) -> Iterator[tuple[str, str]]:
     if running:
         here = sum(each.doing not in (Doing.LOST, Doing.UNKNOWN) for each in state.clients.values())
         yield "clients connected", f"{here} of {len(state.clients)}"
-    yield "the last round took", lasted(state.seconds) if state.seconds >= 10 else duration(state.seconds)
+    if state.done:
+        yield "the last round took", duration(state.seconds)
     if running:
         yield "left (an estimate: rounds like the last)", time_left(seen.now, state)
     yield "to clients", size(state.sent)
@@ -135,9 +137,11 @@ def time_left(now: float, state: State) -> str:
     """An estimate of what is left, if each round takes as long as the last one."""
     if not state.done or not state.seconds:
         return "not known yet"
-    begun = state.since if state.stage and state.number > state.done else now
-    left = (state.asked - state.done) * state.seconds - min(max(0.0, now - begun), state.seconds)
-    return f"about {duration(max(1.0, left))}"
+    rest = max(0, state.asked - state.done - 1) * state.seconds
+    left = state.seconds - (now - state.since_round)
+    if left > 0:
+        return f"about {lasted(max(1.0, rest + left))}"
+    return f"this round, and about {lasted(rest)}" if rest else "this round"
 
 
 def _server_notes(seen: Seen, state: State) -> Iterator[Note]:
@@ -215,8 +219,8 @@ def _site_sentence(seen: Seen, state: SiteState) -> str:
         case Verdict.NOTHING:
             return "no run has begun here yet: the log of this site is empty."
         case Verdict.COMPLETED:
-            ago = f"at {moment(state.ended, seen.now)}, {lasted(seen.now - state.ended)} ago"
-            return f"the server said {ago} that the run is over; this site trained for {trained}."
+            ago = f"{moment(state.ended, seen.now)} ({lasted(seen.now - state.ended)} ago)"
+            return f"this site trained for {trained}. At {ago} the server said that the run is over."
         case Verdict.STOPPED:
             return f"this site could not go on at {moment(state.stopped_at, seen.now)}: {plain(state.stopped)}"
         case Verdict.SILENT:

@@ -133,12 +133,14 @@ def _lines(sight: Sight, _console: Console, page: Page) -> Seen:
     said = ""
     for seen, view, events in _looks(sight):
         page.show(view)
-        if not said or seen.over:
+        if not said:
             _say(*lines(view))
         elif not sight.has_log and view.sentence != said:
             _say(f"{view.at} {line(view.level, view.sentence)}")
         else:
             _say(*(f"{clock(event.time)} {line(*text)}" for event in events if (text := told(event))))
+        if said and seen.over:
+            _say(*lines(view))
         said = view.sentence
     return seen
 

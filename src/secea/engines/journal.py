@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -54,39 +55,35 @@ class Journal:
     """The events of a log: first those that are there, with those in logs that were put aside, then what comes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
+        self._files = (path, *(path.with_name(f"{path.name}.{i}") for i in range(1, KEPT + 1)))
+        self._at: tuple[int, int] | None = None  # which file was read last: its device and number
+        self._offset = 0
 
     def new(self) -> Iterator[Event]:
         """All events since the last call."""
-        if self._file is None:
-            for i in range(KEPT, 0, -1):
-                if file := self._opened(self._path.with_name(f"{self._path.name}.{i}")):
-                    with file:
-                        yield from _events(file)
-            self._file = self._opened(self._path)
-        while self._file is not None:
-            yield from _events(self._file)
-            if self._is_current(self._file):
-                return
-            self._file.close()
-            self._file = self._opened(self._path)
+        with ExitStack() as opened:
+            there = dict[tuple[int, int], BinaryIO]()
+            for path in self._files:  # the newest first: one that is put aside meanwhile comes twice, and is one
+                if file := _opened(path):
+                    opened.enter_context(file)
+                    status = os.fstat(file.fileno())
+                    there.setdefault((status.st_dev, status.st_ino), file)
+            known = list(there)
+            for which in reversed(known[: known.index(self._at) + 1] if self._at in there else known):
+                file, begin = there[which], self._offset if which == self._at else 0
+                if begin <= os.fstat(file.fileno()).st_size:  # else it was emptied
+                    file.seek(begin)
+                yield from _events(file)
+                self._at, self._offset = which, file.tell()
 
-    def _opened(self, path: Path) -> BinaryIO | None:
-        try:
-            return path.open("rb")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ParamsError(f"the log {path} cannot be read: {error.strerror}") from None
 
-    def _is_current(self, file: BinaryIO) -> bool:
-        """Whether this is still the file that is written. It is not if it was put aside, or emptied."""
-        there = os.fstat(file.fileno())
-        try:
-            return os.path.samestat(there, self._path.stat()) and there.st_size >= file.tell()
-        except FileNotFoundError:  # for a moment, between two logs
-            return True
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ParamsError(f"the log {path} cannot be read: {error.strerror}") from None
 
 
 def _events(file: BinaryIO) -> Iterator[Event]:

@@ -25,7 +25,7 @@ RESULT: Final = "result.json"
 VERSION: Final = 1
 PATIENT_SECONDS: Final = 60.0
 """So long nobody is told that a client is waited for; then again after each such time."""
-SIGN_SECONDS: Final = 5.0
+SIGN_SECONDS: Final = 2.0
 """While a run goes on, its status is written at least so often: it is a sign of life, and says which sites answer."""
 _LOOK_SECONDS: Final = 1.0
 
@@ -92,7 +92,9 @@ class State:
     sent: int = 0
     received: int = 0
     seconds: float = 0.0
-    """That the last round took."""
+    """That the last round took, or the set-up."""
+    since_round: float = 0.0
+    """When that was over."""
     last: float = 0.0
     """When the last event was."""
     version: int = VERSION
@@ -127,6 +129,7 @@ class State:
             case "progress":
                 self.done, self.seconds = details["rounds"], details["seconds"]
                 self.sent, self.received = details["sent"], details["received"]
+                self.since_round = now
             case "end" | "failed":
                 self.outcome = "completed" if event == "end" else "failed"
                 self.why, self.ended, self.stage = details.get("why", ""), now, ""

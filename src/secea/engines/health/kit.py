@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +13,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from secea.engines import kits
+from secea.engines.health import reach
 from secea.engines.health.finding import Finding, ok, warning, wrong
 from secea.errors import MissingExtra
 
@@ -22,10 +21,8 @@ KIT: Final = "kit"
 """A site's kit, beside its file."""
 HOSTED: Final = "kits"
 """Where a host keeps those of its server and its administrator."""
-REACH_SECONDS: Final = 5.0
 EXPIRES: Final = timedelta(days=30)
 """So long before a certificate expires, somebody should know."""
-ROOT: Final = "rootCA.pem"
 _LINK: Final = "secea.toml"
 
 
@@ -64,7 +61,7 @@ def findings(kit: Path, path: Path, name: str, now: float, *, server: bool) -> I
     yield from troubles
     if any(each.level == "wrong" for each in troubles):
         return
-    yield _port(startup, port) if server else _reach(startup, host, port)
+    yield reach.port(startup, port) if server else reach.server(startup, host, port)
 
 
 def _target(text: str) -> tuple[str, int]:
@@ -111,7 +108,7 @@ def _certificates(startup: Path, own: str, now: float) -> Iterator[Finding]:
     """The kit's own certificate and the root's: valid now, and for a while."""
     about, at, ends = "certificates", datetime.fromtimestamp(now, UTC), list[datetime]()
     loaded = list[x509.Certificate]()
-    for name in (ROOT, f"{own}.crt"):
+    for name in (reach.ROOT, f"{own}.crt"):
         try:
             certificate = x509.load_pem_x509_certificate((startup / name).read_bytes())
         except (OSError, ValueError) as error:
@@ -135,7 +132,9 @@ def _certificates(startup: Path, own: str, now: float) -> Iterator[Finding]:
     try:
         mine.verify_directly_issued_by(root)
     except (ValueError, TypeError, InvalidSignature):
-        yield wrong(about, f"{own}.crt was not issued by {ROOT}: they are of two provisionings", "take a fresh kit")
+        yield wrong(
+            about, f"{own}.crt was not issued by {reach.ROOT}: they are of two provisionings", "take a fresh kit"
+        )
         return
     left = (min(ends) - at).days
     says = f"valid until {min(ends):%Y-%m-%d}, for {left} {'day' if left == 1 else 'days'}"
@@ -143,64 +142,3 @@ def _certificates(startup: Path, own: str, now: float) -> Iterator[Finding]:
         yield warning(about, says, "provision the federation's kits anew before that day")
     else:
         yield ok(about, says)
-
-
-# --------------------------------------------------------------------------------------------------------- the server
-
-
-def _reach(startup: Path, host: str, port: int) -> Finding:
-    """Whether the federation's own server answers. NVFlare checks its certificate, and not its name."""
-    where = f"{host}:{port}"
-    try:
-        _shaken(startup, host, port, "client")
-    except socket.gaierror:
-        return wrong("server", f"the name {host} is not known here", "ask whoever hosts, or add it to /etc/hosts")
-    except ConnectionRefusedError:
-        return wrong("server", f"nobody answers at {where}", "is the server started? does a firewall refuse?")
-    except TimeoutError:
-        return wrong(
-            "server", f"{where} did not answer within {REACH_SECONDS:.0f} s", "does a firewall drop what you send?"
-        )
-    except ssl.SSLCertVerificationError as error:
-        return wrong(
-            "server",
-            f"who answers at {where} is not the server of this kit: {error.verify_message}",
-            "is it the right address, and a kit of the newest provisioning?",
-        )
-    except ssl.SSLError as error:
-        return wrong(
-            "server",
-            f"who answers at {where} does not speak TLS with this kit: {error.reason}",
-            "is it the right port?",
-        )
-    except OSError as error:
-        return wrong("server", f"{where} cannot be reached: {error.strerror or error}", "look into the network")
-    return ok("server", f"{where} answers, with a certificate of this federation")
-
-
-def _port(startup: Path, port: int) -> Finding:
-    """Whether the server's port is free on this machine, or this server has it already."""
-    about, taken = "port", f"another program uses the port {port}"
-    do = "end it, or provision the kits with another port"
-    try:
-        shown = _shaken(startup, "127.0.0.1", port, "server")
-    except ConnectionRefusedError:
-        return ok(about, f"{port} is free")
-    except (TimeoutError, OSError):
-        return wrong(about, f"{taken}, and does not speak as this server does", do)
-    mine = x509.load_pem_x509_certificate((startup / "server.crt").read_bytes())
-    if x509.load_der_x509_certificate(shown) == mine:
-        return ok(about, f"this server answers at {port} already")
-    return wrong(about, f"{taken}: another server of this federation", do)
-
-
-def _shaken(startup: Path, host: str, port: int, own: str) -> bytes:
-    """The certificate of who answers there, after a handshake in which both sides show theirs."""
-    context = ssl.create_default_context(cafile=str(startup / ROOT))
-    context.check_hostname = False  # as NVFlare has it
-    context.load_cert_chain(startup / f"{own}.crt", startup / f"{own}.key")
-    with (
-        socket.create_connection((host, port), REACH_SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname=host) as sealed,
-    ):
-        return sealed.getpeercert(binary_form=True) or b""

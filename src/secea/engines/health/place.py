@@ -24,6 +24,10 @@ from secea.plan import plan
 BASE_BYTES: Final = 60_000_000
 """The memory of Python, numpy and this package."""
 FLOAT_BYTES: Final = 8
+NAME_BYTES: Final = 128
+"""Of an entity's name in what is saved: in the table, and in the client's state."""
+SMALL_BYTES: Final = 1 << 16
+"""What is saved besides."""
 AHEAD_SECONDS: Final = 60.0
 """A file may be so much newer than the clock: disks of other machines have clocks of their own."""
 
@@ -48,7 +52,8 @@ class Needs:
         if server:
             uploads = plan(params, entities=params.max_union, form=form).sent_by_clients
             return cls(held["server"] + BASE_BYTES, 0, max(uploads.values()))
-        return cls(held["client"] + BASE_BYTES, 2 * (held["kept"] + rows), rows)
+        saved = held["kept"] + rows + params.max_entities * NAME_BYTES + SMALL_BYTES
+        return cls(held["client"] + BASE_BYTES, 2 * saved, rows)
 
 
 def folder(site: Site) -> Iterator[Finding]:
@@ -56,7 +61,7 @@ def folder(site: Site) -> Iterator[Finding]:
     place = site.state
     if not place.exists():
         parent = _existing(place)
-        if trouble := _unwritable(parent):
+        if trouble := _unwritable(parent) if parent.is_dir() else "that is no folder":
             yield wrong(
                 "state", f"{place} cannot be made: {parent}: {trouble}", "choose another folder for `state`, or make it"
             )
@@ -143,7 +148,7 @@ def log(site: Site) -> Iterator[Finding]:
         )
     elif site.log.is_dir():
         yield wrong("log", f"{site.log} is a folder", "give `log` the name of a file")
-    elif trouble := _unwritable(site.log if site.log.exists() else site.log.parent):
+    elif trouble := _unwritable(site.log) if site.log.exists() else _no_folder(site.log.parent):
         yield wrong("log", f"{site.log} cannot be written: {trouble}", "choose another path for `log`")
     elif os.name == "posix" and site.log.exists() and site.log.stat().st_mode & 0o077:
         yield warning("log", f"{site.log} can be read by others", f"chmod 600 {site.log}")
@@ -180,14 +185,19 @@ def _existing(path: Path) -> Path:
 def _unwritable(place: Path) -> str:
     """Why a file, or a new file in a folder, cannot be written; nothing if it can. Nothing is left there."""
     try:
-        if place.is_dir():
+        if place.is_file():
+            os.close(os.open(place, os.O_WRONLY | os.O_APPEND))
+        else:
             with tempfile.TemporaryFile(dir=place) as file:
                 file.write(b"\0")
-        else:
-            os.close(os.open(place, os.O_WRONLY | os.O_APPEND))
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return ""
+
+
+def _no_folder(folder: Path) -> str:
+    """Why no file can be made in a folder; nothing if it can."""
+    return _unwritable(folder) if folder.is_dir() else "its folder is missing"
 
 
 def _counted(number: int, what: str) -> str:
