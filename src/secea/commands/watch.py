@@ -57,7 +57,8 @@ def watch(where: Path, html: Path | None) -> None:
 
     console, page, sight = shell.console(), Page(html), Sight(where)
     try:
-        seen = (_picture if console.is_terminal else _lines)(sight, console, page)
+        drawn = console.is_terminal and not console.is_dumb_terminal
+        seen = (_picture if drawn else _lines)(sight, console, page)
     except BaseException:
         page.leave()
         raise
