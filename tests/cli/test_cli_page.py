@@ -10,6 +10,11 @@ import pytest
 
 from secea.cli import main
 from secea.commands.shell import EXIT_CODES
+from secea.engines.files import write_identity, write_session
+from secea.forms import form_of
+from secea.params import Params
+from secea.party.session import Session
+from secea.wire.keys import Identity, Roster
 from terminal import ROOT, shell, shim
 
 TEXT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -29,6 +34,37 @@ def steps(block: str) -> list[tuple[str, list[str]]]:
     return [(part.splitlines()[0], part.splitlines()[1:]) for part in parts]
 
 
+SITE = """\
+name = "north"
+federation = "federation.toml"
+identity = "north.pem"
+state = "state"
+log = "audit.jsonl"
+participant = "mine:participant"
+"""
+MINE = """\
+import numpy as np
+from secea.adapters import participant as bring
+from secea.adapters.numpy import NumpyRows
+
+
+def participant():
+    return bring(NumpyRows(["aspirin", "codeine"], np.zeros((2, 2), np.float32)), lambda round: None)
+"""
+
+
+def make_site(folder: Path) -> None:
+    """A site that is ready for its first run."""
+    keys = {name: Identity.generate() for name in ("north", "south", "west", "server")}
+    write_identity(keys["north"], folder / "north.pem")
+    clients = ("north", "south", "west")
+    roster = Roster(tuple(keys[name].public for name in clients), keys["server"].public, clients)
+    params = Params(clients=3, dim=2, max_entities=1000, max_union=2500)
+    write_session(Session(params, roster, form_of("keyed")), folder / "federation.toml")
+    (folder / "site.toml").write_text(SITE)
+    (folder / "mine.py").write_text(MINE)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS, ids=[steps(block)[0][0].split(" --")[0] for block in BLOCKS])
 def test_what_the_page_shows_is_what_happens(tmp_path: Path, block: str) -> None:
@@ -46,6 +82,7 @@ def test_what_the_page_shows_is_what_happens(tmp_path: Path, block: str) -> None
     for name, digits in (("rounded", 3), ("exact", 17), ("other", 17)):
         text = [f"e{i}," + ",".join(repr(round(x, digits)) for x in row) for i, row in enumerate(numbers.tolist())]
         (tmp_path / f"{name}.csv").write_text("name,0,1,2,3,4,5,6,7\n" + "\n".join(text) + "\n", encoding="utf-8")
+    make_site(tmp_path)
     tools = shim(tmp_path / "bin")
     for command, lines in steps(block):
         ran = shell(command, tmp_path, tools)

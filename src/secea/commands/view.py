@@ -141,7 +141,7 @@ def time_left(now: float, state: State) -> str:
     left = state.seconds - (now - state.since_round)
     if left > 0:
         return f"about {lasted(max(1.0, rest + left))}"
-    return f"this round, and about {lasted(rest)}" if rest else "this round"
+    return f"more than {lasted(rest)}" if rest else "this round"
 
 
 def _server_notes(seen: Seen, state: State) -> Iterator[Note]:
