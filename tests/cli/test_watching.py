@@ -92,7 +92,7 @@ def test_a_sites_exit_codes_follow_its_log(site: Path) -> None:
 
 def test_the_help_has_all_exit_codes() -> None:
     text = CliRunner().invoke(main, ["status", "--help"]).output
-    for line in ("0  running, or completed", "1  failed, stopped, or silent", "5  no run has begun here yet"):
+    for line in ("0  running, completed, or paused", "1  failed, stopped, or silent", "5  no run has begun here yet"):
         assert line in text
 
 

@@ -127,21 +127,58 @@ def test_looking_takes_no_lock_and_writes_nothing(server: Path, monkeypatch: pyt
     assert {path: path.stat().st_mtime_ns for path in server.rglob("*")} == before
 
 
+def started(folder: Path, pid: int = 0, since: float = 0.0) -> Path:
+    """What a host or a site writes when it begins."""
+    path = folder / "running.json"
+    path.write_text(json.dumps({"what": "host", "pid": pid or os.getpid(), "since": since}))
+    return path
+
+
 def test_the_folder_of_a_host_is_that_of_its_server(server: Path) -> None:
     run(server)
-    (server.parent / "running.json").write_text(json.dumps({"pid": os.getpid()}))
-    looked = Sight(server.parent)
-    assert (looked.path, looked.is_server, looked.look().pid) == (server / "site.toml", True, os.getpid())
+    running = started(server.parent)
+    assert Sight(server.parent).path == server / "site.toml"
+    with held(running):
+        assert Sight(server.parent).look().pid == os.getpid()
+    assert Sight(server.parent).look().pid == 0  # its number may be another process's by now
 
 
-@pytest.mark.parametrize("text", ['{"pid": 0}', '{"pid": "x"}', "[]", "{", "", '{"pid": 99999999999999999999}'])
+def test_a_run_that_ended_before_its_host_began_is_not_what_one_waits_for(server: Path) -> None:
+    run(server).noted("end")
+    assert Sight(server).look().over
+    with held(started(server, since=time.time() + 1)):
+        assert not Sight(server).look().over
+    with held(started(server, since=time.time() - 60)):
+        assert Sight(server).look().over
+
+
+def test_a_paused_run_is_over_and_nobody_has_to_look(server: Path) -> None:
+    run(server).noted("end")
+    path = server / "state" / "status.json"
+    path.write_text(path.read_text().replace('"completed"', '"paused"'))
+    seen = Sight(server).look()
+    assert (seen.verdict, seen.verdict.fine, seen.over) == (Verdict.PAUSED, True, True)
+
+
+@pytest.mark.parametrize("text", ['{"pid": "x"}', "[]", "{", "", '{"pid": null}', '{"pid": 1e999}'])
 def test_a_process_that_is_none_is_none(server: Path, text: str) -> None:
     run(server)
     (server / "running.json").write_text(text)
-    assert Sight(server).look().pid == 0
+    with held(server / "running.json"):
+        assert Sight(server).look().pid == 0
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}', '{"version": 1, "clients": 3}', '{"version": 9}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"version": 1}',
+        '{"version": 1, "clients": 3}',
+        '{"version": 9}',
+        '{"version": 1, "clients": {}, "outcome": "x"}',
+    ],
+)
 def test_what_is_no_state_is_an_error_that_names_the_file(server: Path, text: str) -> None:
     (server / "state" / "status.json").write_text(text)
     with pytest.raises(ParamsError, match=r"status\.json is not the state of a run"):
@@ -182,9 +219,9 @@ def test_without_locks_to_look_at_a_site_is_silent_only_if_its_own_process_is_go
     monkeypatch.setattr(store, "_LOCKS", tmp_path / "missing")
     Log(site / "audit.jsonl").noted("training", round=1)
     assert verdict(site, later=LONG) is Verdict.RUNNING
-    (site / "running.json").write_text(json.dumps({"pid": os.getpid()}))
+    started(site)
     assert verdict(site, later=LONG) is Verdict.RUNNING
-    (site / "running.json").write_text(json.dumps({"pid": 2**22 + 1}))  # more than Linux gives
+    started(site, 2**22 + 1)  # more than Linux gives
     assert verdict(site, later=LONG) is Verdict.SILENT
 
 
@@ -198,8 +235,8 @@ def test_a_site_that_stopped_may_be_called_again_as_long_as_its_engine_runs(site
 
     assert not over(0)
     assert over(LONG)
-    (site / "running.json").write_text(json.dumps({"pid": os.getpid()}))
-    assert not over(LONG)
+    with held(started(site)):
+        assert not over(LONG)
 
 
 def test_a_site_without_a_log_says_what_to_write(site: Path) -> None:

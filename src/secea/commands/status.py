@@ -42,7 +42,7 @@ def status(where: Path, as_json: bool) -> None:
 
     \b
     The exit code is for programs:
-      0  running, or completed
+      0  running, completed, or paused
       1  failed, stopped, or silent
       3  there is nothing that could be read
       5  no run has begun here yet

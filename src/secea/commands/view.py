@@ -23,7 +23,7 @@ MOST_LOST: Final = 3
 
 LEVELS: Final = {
     Verdict.NOTHING: Level.PLAIN, Verdict.RUNNING: Level.FINE, Verdict.COMPLETED: Level.FINE,
-    Verdict.FAILED: Level.BAD, Verdict.STOPPED: Level.BAD, Verdict.SILENT: Level.BAD,
+    Verdict.PAUSED: Level.WARNING, Verdict.FAILED: Level.BAD, Verdict.STOPPED: Level.BAD, Verdict.SILENT: Level.BAD,
 }  # fmt: skip
 DOES: Final = {
     Doing.UNKNOWN: "not heard of yet", Doing.HERE: "has replied", Doing.WORKS: "works", Doing.TRAINS: "trains",
@@ -144,7 +144,15 @@ def time_left(now: float, state: State) -> str:
     return f"more than {lasted(rest)}" if rest else "this round"
 
 
+def _process_notes(seen: Seen) -> Iterator[Note]:
+    """A host or a site that is there, and has not begun a run."""
+    if seen.pid and seen.state.last < seen.began:
+        since = moment(seen.began, seen.now)
+        yield Note(Level.PLAIN, f"process {seen.pid} runs here since {since}, and has not begun a run yet")
+
+
 def _server_notes(seen: Seen, state: State) -> Iterator[Note]:
+    yield from _process_notes(seen)
     if seen.verdict is Verdict.RUNNING:
         for name, each in state.waited_for().items():
             if seen.now - each.since >= WAITED_SECONDS:
@@ -254,6 +262,7 @@ def _site_facts(seen: Seen, state: SiteState) -> Iterator[tuple[str, str]]:
 
 
 def _site_notes(seen: Seen, state: SiteState) -> Iterator[Note]:
+    yield from _process_notes(seen)
     if state.left_out:
         back = f" It takes part again since {moment(state.back_at, seen.now)}." if state.back_at else ""
         yield Note(
@@ -336,6 +345,8 @@ def told(event: Event) -> tuple[Level, str] | None:
             return Level.WARNING, f"refused: {what}{why}"
         case "stopped" | "failed":
             return Level.BAD, f"{event.what}: {why}"
+        case "paused":
+            return Level.WARNING, "the run is paused: the next one goes on"
         case "end":
             return Level.FINE, "the run is over"
         case _:

@@ -19,7 +19,7 @@ from secea.engines.store import in_use
 from secea.errors import ParamsError
 
 RUNNING: Final = "running.json"
-"""What `secea host` and `secea join` write while they run: `pid`, among other things."""
+"""What `secea host` and `secea join` write: `pid`, and `since` when. It is locked as long as the process lives."""
 QUIET_SECONDS: Final = 45.0
 """A run from which no sign of life has come for so long, and whose state nobody holds, is over."""
 
@@ -31,6 +31,8 @@ class Verdict(StrEnum):
     """None has begun here."""
     RUNNING = "running"
     COMPLETED = "completed"
+    PAUSED = "paused"
+    """It was asked to end after its round: the next run goes on."""
     FAILED = "failed"
     STOPPED = "stopped"
     """The site could not go on. Its engine starts it again with the next order, if the engine still runs."""
@@ -40,7 +42,7 @@ class Verdict(StrEnum):
     @property
     def fine(self) -> bool:
         """Whether nobody has to do anything."""
-        return self in (Verdict.RUNNING, Verdict.COMPLETED)
+        return self in (Verdict.RUNNING, Verdict.COMPLETED, Verdict.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Seen:
     """Whether a process holds the state; None if that is not known."""
     pid: int
     """The process that `running.json` names, if it is there; or 0."""
+    began: float
+    """When that process began."""
     state: State | SiteState
 
     @property
@@ -67,12 +71,14 @@ class Seen:
         """Whether nothing more is to be expected."""
         if self.verdict is Verdict.STOPPED:
             return not self.used and not self.pid and self.quiet >= QUIET_SECONDS
-        return self.verdict in (Verdict.COMPLETED, Verdict.FAILED, Verdict.SILENT)
+        if self.pid and self.state.last < self.began:  # the process that is there has not begun a run yet
+            return False
+        return self.verdict not in (Verdict.NOTHING, Verdict.RUNNING)
 
     def as_json(self) -> dict[str, Any]:
         """For other programs."""
         state = self.state.as_json()
-        if isinstance(self.state, State) and self.verdict in (Verdict.COMPLETED, Verdict.FAILED):
+        if isinstance(self.state, State) and self.state.ended:
             state["text"] = self.state.text()
         return {
             "verdict": self.verdict, "server": isinstance(self.state, State), "heard": self.heard,
@@ -116,19 +122,21 @@ class Sight:
         used = in_use(self.site.state)
         if used is False and not free:  # it ended while we looked
             used = None
-        now, (pid, lives) = self._clock(), self._process()
+        now, (pid, began, lives) = self._clock(), self._process()
         # Without locks to look at: a server's run writes its status again and again, a site's has its process.
         gone = used is False or (used is None and (self.is_server or lives is False))
         verdict = _verdict(state)
         if verdict is Verdict.RUNNING and gone and now - heard >= QUIET_SECONDS:
             verdict = Verdict.SILENT
-        return Seen(verdict, now, heard, used, pid if lives else 0, state)
+        return Seen(verdict, now, heard, used, pid if lives else 0, began, state)
 
     def _server(self) -> tuple[State, float]:
         """The server's state, and when it was written."""
         for path in (self.site.state / STATUS, self.site.state / RESULT):
             try:
-                return progress.read(path), path.stat().st_mtime
+                state = progress.read(path)
+                Verdict(state.outcome)
+                return state, path.stat().st_mtime
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -137,23 +145,24 @@ class Sight:
                 raise ParamsError(f"{path} is not the state of a run that this version of secea wrote") from None
         return State({}), 0.0
 
-    def _process(self) -> tuple[int, bool | None]:
-        """The process that `running.json` names, and whether it is still there; (0, None) if none is named."""
+    def _process(self) -> tuple[int, float, bool | None]:
+        """The process that `running.json` names, since when, and whether it is still there; None if none is named."""
         folder = self.path.absolute().parent
         for path in (folder / RUNNING, folder.parent / RUNNING) if self.is_server else (folder / RUNNING,):
             try:
-                pid = json.loads(path.read_bytes())["pid"]
-            except (OSError, ValueError, KeyError, TypeError):
+                found = json.loads(path.read_bytes())
+                pid, began = int(found["pid"]), float(found.get("since", 0.0))
+            except (OSError, ValueError, KeyError, TypeError, OverflowError):
                 continue
-            if isinstance(pid, int):
-                return pid, _lives(pid)
-        return 0, None
+            held = in_use(path)
+            return pid, began, _lives(pid) if held is None else held
+        return 0, 0.0, None
 
 
 def _verdict(state: State | SiteState) -> Verdict:
-    if isinstance(state, State) and not state.started:
+    if not state.started:
         return Verdict.NOTHING
-    return Verdict(state.outcome or Verdict.NOTHING)
+    return Verdict(state.outcome)
 
 
 def _lives(pid: int) -> bool:

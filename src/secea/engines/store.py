@@ -45,7 +45,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_use(folder: Path) -> bool | None:
-    """Whether a process that can be seen from here holds the state in this folder. None where the system does not say.
+    """Whether a process that can be seen from here holds this folder, or file. None where the system does not say.
 
     It takes no lock, and so disturbs nobody.
     """
