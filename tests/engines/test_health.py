@@ -335,7 +335,7 @@ def test_a_server_needs_no_function_and_its_own_key(server: Party) -> None:
         (
             {"versions": VERSIONS | {"numpy": "1.26.4"}},
             "versions",
-            "wrong: numpy 1.26.4 is older than 2.0 -> pip install 'numpy>=2.0'",
+            "wrong: numpy 1.26.4 is older than 2.0 -> install secea again",
         ),
         (
             {"versions": {"numpy": "2.0", "cryptography": "48.0"}},

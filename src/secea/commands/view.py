@@ -209,7 +209,7 @@ def _row(name: str, each: ClientState, seen: Seen) -> ClientRow:
 
 def _site(seen: Seen, state: SiteState) -> View:
     return View(
-        subject=_subject(state.party or "this site", state.session, state.run),
+        subject=_subject(state.party or seen.name or "this site", state.session, state.run),
         at=moment(seen.now, seen.now),
         level=LEVELS[seen.verdict],
         word=seen.verdict,

@@ -60,6 +60,8 @@ class Seen:
     began: float
     """When that process began."""
     state: State | SiteState
+    name: str = ""
+    """The site's, as its file has it."""
 
     @property
     def quiet(self) -> float:
@@ -128,7 +130,7 @@ class Sight:
         verdict = _verdict(state)
         if verdict is Verdict.RUNNING and gone and now - heard >= QUIET_SECONDS:
             verdict = Verdict.SILENT
-        return Seen(verdict, now, heard, used, pid if lives else 0, began, state)
+        return Seen(verdict, now, heard, used, pid if lives else 0, began, state, self.site.name)
 
     def _server(self) -> tuple[State, float]:
         """The server's state, and when it was written."""

@@ -90,10 +90,8 @@ def _unfit(machine: Machine, engine: str) -> Iterator[Finding]:
         if name not in machine.versions:
             yield wrong("versions", f"{name} is not installed", "install secea again")
         elif _pair(machine.versions[name]) < least:
-            least_ = _said(least)
-            yield wrong(
-                "versions", f"{name} {machine.versions[name]} is older than {least_}", f"pip install '{name}>={least_}'"
-            )
+            says = f"{name} {machine.versions[name]} is older than {_said(least)}"
+            yield wrong("versions", says, "install secea again: it brings a newer one")
     present = [name for name in ENGINES if name in machine.versions]
     if engine and engine not in present:
         yield wrong("versions", f"{CALLED[engine]} is not installed", installing(engine))
