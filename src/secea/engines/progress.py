@@ -127,9 +127,9 @@ class State:
             case "round lost":
                 self.lost.append(details["why"])
             case "progress":
+                self.since_round = now
                 self.done, self.seconds = details["rounds"], details["seconds"]
                 self.sent, self.received = details["sent"], details["received"]
-                self.since_round = now
             case "end" | "failed":
                 self.outcome = "completed" if event == "end" else "failed"
                 self.why, self.ended, self.stage = details.get("why", ""), now, ""
