@@ -21,7 +21,9 @@ from secea.commands.host import host
 from secea.commands.join import join
 from secea.commands.permit import permit
 from secea.commands.plan import plan
+from secea.commands.status import status
 from secea.commands.stop import stop
+from secea.commands.watch import watch
 from secea.learn.command import train
 
 if TYPE_CHECKING:
@@ -280,20 +282,8 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (
-    demo,
-    train,
-    report,
-    aggregate,
-    check,
-    plan,
-    audit,
-    keygen,
-    roster,
-    permit,
-    host,
-    join,
-    stop,
-    completion,
-):
+LOCAL = (demo, train, report, aggregate, check, plan, audit)
+BETWEEN = (keygen, roster, permit, host, join, status, watch, stop)
+"""Between organisations."""
+for command in (*LOCAL, *BETWEEN, completion):
     main.add_command(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from secea.cli import main
 from secea.commands import estimate, examine
+from site_files import make_site
 
 NORTH = "name,x,y\naspirin,0.5,1.0\nibuprofen,2.0,-1.0\n01,2,2\n"
 SOUTH = "name,x,y\nAspirin,1.5,3.0\ncodeine,0.0,4.0\n1,2,2\n"
@@ -257,10 +259,48 @@ def test_one_table_that_cannot_be_used_says_so(tmp_path: Path) -> None:
     assert "cannot be read: no such file" in ran.stdout
 
 
-def test_a_site_s_configuration_cannot_be_checked_yet_and_words_that_do_not_go_together_are_told(
-    tmp_path: Path, three: list[Path]
-) -> None:
-    ran = check(tmp_path / "site.toml")
-    assert (ran.exit_code, "a site's configuration cannot be checked yet; give tables" in ran.output) == (3, True)
+def test_words_that_do_not_go_together_are_told(tmp_path: Path, three: list[Path]) -> None:
+    for words in (["site.toml", *three], ["site.toml", "--counts"], ["site.toml", "--max-abs", "64"]):
+        ran = check(*words)
+        assert (ran.exit_code, "site" in ran.output) == (2, True)
+    assert "--kit is for a site" in check(*three, "--kit", tmp_path).output
     assert check(*three, "--counts").exit_code == 2
     assert check("-", "-").exit_code == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- a site
+
+
+def test_a_site_is_ready_or_not_by_the_first_line_the_exit_code_and_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    make_site(tmp_path, "mine_to_check")
+    for where in (tmp_path / "site.toml", tmp_path):
+        ran = check(where)
+        assert (ran.exit_code, ran.stdout.splitlines()[0].partition(";")[0]) == (0, "ready: nothing is wrong")
+    (tmp_path / "north.pem").chmod(0o644)
+    ran = check(tmp_path)
+    assert (ran.exit_code, ran.stdout.splitlines()[0].partition(";")[0]) == (3, "not ready: 1 thing is wrong")
+    result = json.loads(check(tmp_path, "--json").stdout)
+    (wrong,) = [each for each in result["findings"] if each["level"] == "wrong"]
+    assert (result["ready"], wrong["about"]) == (False, "key")
+    assert "chmod 600" in wrong["says"]
+
+
+def test_a_site_by_a_folder_or_a_file_that_is_none_says_what_to_give(tmp_path: Path) -> None:
+    for where in (tmp_path, tmp_path / "none.toml"):
+        ran = check(where)
+        assert (ran.exit_code, "give a site's file, or the folder that it is in" in ran.output) == (3, True)
+
+
+def test_a_sites_function_does_not_break_the_json_and_what_it_says_is_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    make_site(tmp_path, "mine_that_speaks")
+    (tmp_path / "mine_that_speaks.py").write_text("print('loading')\nraise ValueError('[red]\\x1b[31m no data')\n")
+    assert json.loads(check(tmp_path, "--json").stdout)["ready"] is False
+    output = check(tmp_path).stdout
+    assert "\x1b" not in output
+    assert "[red]" in output

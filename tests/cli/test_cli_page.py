@@ -10,6 +10,7 @@ import pytest
 
 from secea.cli import main
 from secea.commands.shell import EXIT_CODES
+from site_files import make_site
 from terminal import ROOT, shell, shim
 
 TEXT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -46,6 +47,7 @@ def test_what_the_page_shows_is_what_happens(tmp_path: Path, block: str) -> None
     for name, digits in (("rounded", 3), ("exact", 17), ("other", 17)):
         text = [f"e{i}," + ",".join(repr(round(x, digits)) for x in row) for i, row in enumerate(numbers.tolist())]
         (tmp_path / f"{name}.csv").write_text("name,0,1,2,3,4,5,6,7\n" + "\n".join(text) + "\n", encoding="utf-8")
+    make_site(tmp_path)
     tools = shim(tmp_path / "bin")
     for command, lines in steps(block):
         ran = shell(command, tmp_path, tools)

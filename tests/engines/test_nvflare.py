@@ -20,6 +20,8 @@ from nvflare_deployment import Deployment
 from secea.engines import nvflare
 from secea.engines.driver import Patience
 from secea.engines.files import write_identity
+from secea.engines.health import Level, examine
+from secea.engines.sight import Sight, Verdict
 from secea.params import Params
 from secea.wire.keys import Identity
 from sites import Sites, lasting
@@ -79,6 +81,11 @@ def test_three_rounds_in_the_simulator_give_the_means_of_numpy(
     sites.check_means()
     assert not list((tmp_path / "run").rglob("custom")), "the job carries code"
     assert sites.kept() == lasting(sites)
+    for name in (*sites.names, "server"):
+        sight = Sight(sites.file(name))
+        sight.events()
+        assert sight.look().verdict is Verdict.COMPLETED
+        assert all(each.level is not Level.WRONG for each in examine(sites.file(name)))
 
 
 def test_a_job_that_brings_code_is_refused(deployment: Deployment) -> None:

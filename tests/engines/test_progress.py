@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_the_state_follows_from_the_log_alone(run: Progress, tmp_path: Path) -> 
     for line in lines(tmp_path / "audit.jsonl"):
         again.take(line["event"], line["time"], line)
     for state in (again, run.state):  # to a millisecond
-        state.started, state.since, state.ended = 0.0, 0.0, 0.0
+        state.started = state.since = state.ended = state.last = state.since_round = 0.0
         for each in state.clients.values():
             each.since = each.heard = 0.0
     assert again == run.state
@@ -209,6 +210,23 @@ def test_a_status_is_there_as_a_whole_whenever_somebody_looks(run: Progress, tmp
         assert progress.read(tmp_path / "status.json").number == number
     assert stat.S_IMODE((tmp_path / "status.json").stat().st_mode) == 0o600
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
+
+
+def test_a_status_is_written_again_while_nothing_happens_as_a_sign_of_life(
+    run: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time() + 1000
+    monkeypatch.setattr("secea.engines.progress.time.time", lambda: now)
+    stage(run, 2, training=True)
+    now += progress.SIGN_SECONDS - 1
+    run.alive(2, 4.0)
+    run._live()
+    assert progress.read(tmp_path / "status.json").clients["west"].heard < now
+    now += 1
+    run._live()
+    state = progress.read(tmp_path / "status.json")
+    assert state.clients["west"].heard == now - 1
+    assert state.last == now - progress.SIGN_SECONDS  # that is no event
 
 
 def test_what_is_no_state_is_an_error_that_names_the_file(tmp_path: Path) -> None:

@@ -96,4 +96,4 @@ def participant(
             keep.save()
         done()
 
-    return Participant(lambda: rows.names, one_round, end)
+    return Participant(lambda: rows.names, one_round, end, rows.width)

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 
 from secea.commands import shell
 from secea.commands.aggregate import split, weight_files
-from secea.errors import DataError
 from secea.forms import FormName
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ SHOWN: Final = {"pairs": 15, "spellings": 8}
 
 
 @click.command(short_help="Say whether tables fit together, and what would go wrong.")
-@click.argument("tables", nargs=-1, required=True, metavar="TABLE...", type=click.Path(path_type=Path))
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...|SITE", type=click.Path(path_type=Path))
 @shell.collusion_option
 @click.option("--max-abs", metavar="X", default=64.0, show_default=True, help="Every number lies in [-X, X].")
 @click.option(
@@ -38,14 +37,18 @@ SHOWN: Final = {"pairs": 15, "spellings": 8}
 @shell.normalize_option
 @shell.form_option
 @click.option("--counts", is_flag=True, help="With one TABLE: also say how many entities it has.")
+@click.option(
+    "--kit", metavar="DIR", type=click.Path(path_type=Path),
+    help="Of a site: its startup kit of NVFlare.  [the folder `kit` beside its file]",
+)  # fmt: skip
 @shell.json_option
 @click.pass_context
 def check(
     ctx: click.Context, /, tables: tuple[Path, ...], weights: tuple[str, ...], header: bool | None,
-    name_column: str | None, columns: str, format: str, normalize: str, form: FormName, counts: bool, as_json: bool,
-    **params: Any,
+    name_column: str | None, columns: str, format: str, normalize: str, form: FormName, counts: bool,
+    kit: Path | None, as_json: bool, **params: Any,
 ) -> None:  # fmt: skip
-    """Say whether tables in files fit together; nothing else is done with them.
+    """Say whether tables in files fit together, or whether a site is ready; nothing else is done with them.
 
     Several tables that lie in one place: of each its heading, numbers, range, decimals, names that occur twice and
     missing numbers; of all of them the overlap of every pair, names that nearly match and the --normalize that would
@@ -55,16 +58,27 @@ def check(
     One table: what is wrong with it, and what you can tell the other organisations about it without showing it, so that
     all can agree on parameters. It says no name, and no number of entities without --counts.
 
-    The first line is the verdict. The exit code is 0 if the tables fit, and 3 if they do not.
+    A site, by its .toml file or the folder that holds one: a line for each thing that a first run needs, with ok,
+    warning or wrong, and what to do. Keys and federation file, state and disk, memory, log, the site's own function and
+    its names, versions, clock; where there is a startup kit of NVFlare, also its permissions, its certificates, and
+    whether its server answers. The function is called, but nothing is trained. It can be run while a run goes on. A
+    server's file is checked likewise.
+
+    The first line is the verdict. The exit code is 0 if the tables fit, or nothing is wrong with the site, and 3
+    otherwise.
 
     \b
     Examples:
       secea check north.csv south.csv west.csv
       secea check *.parquet --normalize nfc,strip --max-abs 8 --json
       secea check mine.csv                                     what to tell the others
+      secea check site.toml                                    is this site ready for a run?
     """  # noqa: D301 - click takes the character itself: it keeps the lines that follow as they are
-    if sites := [path for path in tables if path.suffix.lower() == ".toml"]:
-        raise DataError(f"{sites[0]}: a site's configuration cannot be checked yet; give tables in files")
+    if any(path.suffix.lower() == ".toml" or path.is_dir() for path in tables):
+        _site(ctx, tables, kit, as_json=as_json)
+        return
+    if kit is not None:
+        raise click.UsageError("--kit is for a site; these are tables")
     if tables.count(Path("-")) > 1:
         raise click.UsageError("standard input is one table; - is given twice")
     if counts and len(tables) > 1:
@@ -95,6 +109,19 @@ def check(
         _show(result, shell.console())
     if not result["fits"]:
         sys.exit(shell.UNUSABLE)
+
+
+def _site(ctx: click.Context, paths: Sequence[Path], kit: Path | None, *, as_json: bool) -> None:
+    """One site, in place of tables."""
+    from secea.commands.condition import condition
+
+    if len(paths) > 1:
+        raise click.UsageError("a site is checked by itself: give its .toml file, or its folder, and nothing else")
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
+        if given and option.name not in ("tables", "kit", "as_json"):
+            raise click.UsageError(f"{option.opts[0]} is for tables, and {paths[0]} is a site")
+    condition(paths[0], kit, as_json=as_json)
 
 
 def _all(each: Sequence[dict[str, Any]], found: Together, params: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ Exit codes:
   2    the command line is wrong
   3    something that was given cannot be used: a parameter, a table, data, a key
   4    this machine cannot do it: a missing extra, a full disk, no permission
-  5    done, but nothing could be measured: there is no test data
+  5    done, but nothing could be measured or shown: there is no test data, or no run has begun
   130  interrupted (Ctrl-C)"""
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)

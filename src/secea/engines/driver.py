@@ -330,11 +330,18 @@ class Driver:
         number = server.at.round + (not server.row.silent)  # of the round that is to begin, or has begun
         terms = Terms(seconds, self._patience.training * training, dict(self.failures))
         self._log.noted(
-            "stage", name=server.at.phase, round=number, training=training, seconds=round(seconds, 1),
+            "stage", name=server.at.phase, round=self._goes_on, training=training, seconds=round(seconds, 1),
             clients=list(map(party, sorted(addressed))), called=list(map(party, sorted(tasks.keys() - addressed))),
         )  # fmt: skip
         self._told |= {n: why for n, why in terms.said.items() if tasks.get(n) is Task.HELLO}
         return self._replies(self._port.exchange(tasks, number, partial(server.drain, addressed), terms))
+
+    @property
+    def _goes_on(self) -> int:
+        """The round that goes on, or comes next."""
+        server = self.server
+        begun = server.row.counts == "round" or server.row.loses_round
+        return server.at.round + (not begun and server.at.phase != server.session.form.end_phase)
 
     def _replies(self, heard: Iterator[tuple[int, Reply | Failure | Alive]]) -> Iterator[tuple[int, Reply | Failure]]:
         """What is heard but for who is alive, which only the log is told."""

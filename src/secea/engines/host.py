@@ -67,6 +67,8 @@ class Participant:
     """
     done: Callable[[Means | None], None] = _nothing
     """Called once at the end of the run, with the means of the last round."""
+    dim: int | None = None
+    """Numbers in a row of its tables, where that is known before it trains: `secea check` compares it."""
 
 
 def told(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,17 +39,30 @@ def permit(folder: Path | str) -> tuple[str, ...]:
     shell commands; the site's logs are not streamed to the server. A server's kit keeps its jobs in its own folder.
     """
     kit = Path(folder).absolute()
-    local = kit / "local"
-    local.mkdir(parents=True, exist_ok=True)
-    changes = list(_resources(kit, local / "resources.json"))
-    if authorization := _policy(local / "authorization.json"):
-        before = json.dumps(authorization)
-        roles = without_code(authorization["permissions"], _RIGHTS)
-        authorization["permissions"] = {role: {**given, _SHELL: "none"} for role, given in roles.items()}
-        if json.dumps(authorization) != before:
-            _write(local / "authorization.json", authorization)
+    changes, files = _permitted(kit)
+    (kit / "local").mkdir(parents=True, exist_ok=True)
+    for path, policy in files.items():
+        _write(path, policy)
+    return changes
+
+
+def lacking(folder: Path | str) -> tuple[str, ...]:
+    """What `permit` would change in a kit."""
+    return _permitted(Path(folder).absolute())[0]
+
+
+def _permitted(kit: Path) -> tuple[tuple[str, ...], dict[Path, dict[str, Any]]]:
+    """What a kit lacks, and the files with which it lacks nothing."""
+    resources, authorization = kit / "local" / "resources.json", kit / "local" / "authorization.json"
+    changes, files = _resources(kit, resources)
+    if policy := _policy(authorization):
+        before = json.dumps(policy)
+        roles = without_code(policy["permissions"], _RIGHTS)
+        policy["permissions"] = {role: {**given, _SHELL: "none"} for role, given in roles.items()}
+        if json.dumps(policy) != before:
+            files[authorization] = policy
             changes.append("no role may bring code in a job, or read files by shell commands")
-    return tuple(changes)
+    return tuple(changes), files
 
 
 def is_server(kit: Path) -> bool:
@@ -58,27 +70,27 @@ def is_server(kit: Path) -> bool:
     return (kit / "startup" / "fed_server.json").exists()
 
 
-def _resources(kit: Path, path: Path) -> Iterator[str]:
-    """Change what a kit may run and where it keeps things."""
+def _resources(kit: Path, path: Path) -> tuple[list[str], dict[Path, dict[str, Any]]]:
+    """What a kit may run and where it keeps things: what is to change, and the file in which it has."""
+    changes = list[str]()
     resources = _policy(path) or {"format_version": 2}
     before = json.dumps(resources)
     allowed = resources.setdefault("class_allow_list", _usual())
     if missing := [name for name in CLASSES if name not in allowed]:
         allowed += missing
-        yield "jobs may use secea's classes"
+        changes.append("jobs may use secea's classes")
     if is_server(kit):
         resources, moved = _kept_in(resources, f"{kit / STORAGE}/")
         if moved:
-            yield f"jobs are kept in {kit / STORAGE}"
+            changes.append(f"jobs are kept in {kit / STORAGE}")
         for server in resources.get("servers", []):
             if server.get("heart_beat_timeout") != SILENT_SECONDS:
                 server["heart_beat_timeout"] = SILENT_SECONDS
-                yield f"a client that is silent for {SILENT_SECONDS} s is given up"
+                changes.append(f"a client that is silent for {SILENT_SECONDS} s is given up")
     elif resources.get("allow_log_streaming") is not False:
         resources["allow_log_streaming"] = False
-        yield "logs stay at the site"
-    if json.dumps(resources) != before:
-        _write(path, resources)
+        changes.append("logs stay at the site")
+    return changes, {path: resources} if json.dumps(resources) != before else {}
 
 
 def _kept_in(value: Any, folder: str) -> tuple[Any, bool]:

@@ -25,6 +25,8 @@ RESULT: Final = "result.json"
 VERSION: Final = 1
 PATIENT_SECONDS: Final = 60.0
 """So long nobody is told that a client is waited for; then again after each such time."""
+SIGN_SECONDS: Final = 2.0
+"""While a run goes on, its status is written at least so often: it is a sign of life, and says which sites answer."""
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -90,11 +92,16 @@ class State:
     sent: int = 0
     received: int = 0
     seconds: float = 0.0
-    """That the last round took."""
+    """That the last round took, or the set-up."""
+    since_round: float = 0.0
+    """When that was over."""
+    last: float = 0.0
+    """When the last event was."""
     version: int = VERSION
 
     def take(self, event: str, now: float, details: Mapping[str, Any]) -> None:
         """What an event of the log changes."""
+        self.last = now
         match event:
             case "start":
                 self.run, self.session, self.asked = details["run"], details["session"], details["rounds"]
@@ -120,6 +127,7 @@ class State:
             case "round lost":
                 self.lost.append(details["why"])
             case "progress":
+                self.since_round = now
                 self.done, self.seconds = details["rounds"], details["seconds"]
                 self.sent, self.received = details["sent"], details["received"]
             case "end" | "paused" | "failed":
@@ -193,7 +201,7 @@ class Progress(Log):
         super().__init__(path, kinds, names)
         self.state = State({name: ClientState() for name in names})
         self._folder, self._guard = folder, threading.RLock()
-        self._reminded = 0.0
+        self._reminded = self._shown = 0.0
         (folder / RESULT).unlink(missing_ok=True)
 
     def noted(self, what: str, **details: object) -> None:
@@ -210,6 +218,7 @@ class Progress(Log):
             self.state.clients[self._names[n]].heard = time.time()
 
     def _show(self) -> None:
+        self._shown = time.time()
         over = self.state.outcome != "running"
         files = {self._folder / STATUS: _encoded(self.state.as_json())}
         if over:
@@ -225,6 +234,7 @@ class Progress(Log):
         def look() -> None:
             while not over.wait(_LOOK_SECONDS):
                 self._remind()
+                self._live()
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
@@ -233,6 +243,11 @@ class Progress(Log):
         finally:
             over.set()
             thread.join()
+
+    def _live(self) -> None:
+        with self._guard:
+            if time.time() - self._shown >= SIGN_SECONDS:
+                self._show()
 
     def _remind(self) -> None:
         with self._guard:

@@ -117,9 +117,10 @@ class Site:
         if self.name not in self.session.roster.names:
             raise ParamsError(f"{self.name!r} is not in {self.federation}, which names {self.session.roster.names}")
         number = self.session.roster.names.index(self.name)
-        return Host(self.session, number, self.key, self._participant(), self.store, self.audit)
+        return Host(self.session, number, self.key, self.brings(), self.store, self.audit)
 
-    def _participant(self) -> Participant:
+    def brings(self) -> Participant:
+        """What the site's own function gives."""
         module, _, function = self.participant.partition(":")
         if str(self.folder) not in sys.path:
             sys.path.insert(0, str(self.folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ _PREFIX_BYTES: Final = 8
 _PART_BYTES: Final = 1 << 24
 _LOOK_SECONDS: Final = 0.05
 
+_LOCKS: Final = Path("/proc/locks")
+_LOCKED: Final = re.compile(r"^\d+: FLOCK +\w+ +\w+ +-?\d+ [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
+
 _held: set[int] = set()
 """Descriptors that lock a folder for this process."""
 
@@ -40,18 +44,43 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
 
 
+def in_use(folder: Path) -> bool | None:
+    """Whether a process that can be seen from here holds this folder, or file. None where the system does not say.
+
+    It takes no lock, and so disturbs nobody.
+    """
+    try:
+        number = folder.stat().st_ino
+    except OSError:
+        return False
+    try:
+        return str(number) in _LOCKED.findall(_LOCKS.read_text())
+    except OSError:
+        return None
+
+
 class Store:
     """Named pieces of state in a directory, sealed under a key that is derived from the party's identity.
 
     State of another session, or of the same party under another key, is neither read nor deleted.
     """
 
-    def __init__(self, folder: Path | str, identity: Identity, session: bytes, entropy: Entropy = os.urandom) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        identity: Identity,
+        session: bytes,
+        entropy: Entropy = os.urandom,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """`read_only`: the folder is neither made nor changed, and may be missing."""
         self.folder, self._entropy = Path(folder), entropy
         self._cipher = AESGCM(expand(identity.secret, "storage"))
         self._session = session
         self._owner = digest(b"state", session, identity.public).hex()
-        self._make_folder()
+        if not read_only:
+            self._make_folder()
 
     def _make_folder(self) -> None:
         try:
@@ -146,6 +175,10 @@ class Store:
             if not follows:
                 return
             part = follows
+
+    def strangers(self) -> list[Path]:
+        """Saved pieces in the same folder that belong to another session, or to another key."""
+        return sorted(path for path in self.folder.glob("*.state") if not path.name.endswith(f".{self._owner}.state"))
 
     def forget(self, name: str) -> None:
         """Delete a piece of state."""

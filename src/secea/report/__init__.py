@@ -45,9 +45,9 @@ def _groups(folders: Iterable[Path]) -> list[Group]:
     return grouped([read(run) for run in dict.fromkeys(run for folder in folders for run in runs_in(folder))])
 
 
-def save(page: str, path: Path) -> None:
-    """Write a page, whole or not at all."""
+def save(page: str, path: Path, *, mode: int = 0o666) -> None:
+    """Write a page, whole or not at all. `mode` is that of the file, before the umask."""
     try:
-        replace_files({path: page.encode()})
+        replace_files({path: page.encode()}, mode=mode)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None

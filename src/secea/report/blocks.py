@@ -9,7 +9,7 @@ from secea.report.markup import Content, Markup, tag
 
 def section(title: str, lead: Content, *content: Content) -> Markup:
     """A heading, what there is to see, and the rest."""
-    return tag("section", tag("h2", title), tag("p", lead, class_="lead"), content)
+    return tag("section", tag("h2", title), tag("p", lead, class_="lead") if lead else None, content)
 
 
 def table(head: Sequence[Content], rows: Iterable[Sequence[Content]], kind: str | None = None) -> Markup:

@@ -36,19 +36,21 @@ def page(groups: Sequence[Group]) -> str:
     return document(title, body)
 
 
-def document(title: str, body: Content) -> str:
-    """A page that loads nothing, in the style of them all."""
+def document(title: str, body: Content, *, refresh: int | None = None) -> str:
+    """A page that loads nothing, in the style of them all; or only itself, again after `refresh` seconds."""
     style = files("secea.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
+        None if refresh is None else tag("meta", http_equiv="refresh", content=refresh),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"secea: {title}"),
         tag("style", Markup(style)),
     )
-    made = f"Made by secea {secea.__version__}. This page loads nothing and runs no script."
+    loads = "nothing" if refresh is None else "nothing but itself"
+    made = f"Made by secea {secea.__version__}. This page loads {loads} and runs no script."
     return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', body, tag('footer', made))), lang='en')}\n"
 
 
