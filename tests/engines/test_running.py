@@ -1,4 +1,4 @@
-"""What runs in a folder: one process at a time, which others find and end; and logs that are followed."""
+"""What runs in a folder: one process at a time, which others find and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from secea.cli import main
 from secea.engines import running
-from secea.engines.tail import Tail
 from secea.errors import ParamsError
 
 HOLDS = """
@@ -133,49 +132,3 @@ def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
-
-
-# -------------------------------------------------------------------------------------------------------------- tails
-
-
-def line(number: int) -> str:
-    return json.dumps({"event": "round", "number": number}) + "\n"
-
-
-def numbers(tail: Tail) -> list[int]:
-    return [each["number"] for each in tail.lines()]
-
-
-def test_a_tail_gives_each_line_once_and_only_when_it_is_whole(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    tail = Tail(path)
-    assert numbers(tail) == []
-    path.write_text(line(1) + line(2)[:5])
-    assert numbers(tail) == [1]
-    with path.open("a") as file:
-        file.write(line(2)[5:] + "no JSON\n[1]\n" + line(3))
-    assert numbers(tail) == [2, 3]
-    assert numbers(tail) == []
-
-
-def test_a_tail_begins_at_the_end_unless_it_is_to_have_all(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    path.write_text(line(1))
-    tail, whole = Tail(path), Tail(path, whole=True)
-    with path.open("a") as file:
-        file.write(line(2))
-    assert numbers(tail) == [2]
-    assert numbers(whole) == [1, 2]
-
-
-def test_a_tail_follows_a_log_that_is_put_aside(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    path.write_text(line(1))
-    tail = Tail(path, whole=True)
-    assert numbers(tail) == [1]
-    with path.open("a") as file:
-        file.write(line(2))
-    path.rename(tmp_path / "audit.jsonl.1")
-    assert numbers(tail) == [2]
-    path.write_text(line(3))
-    assert numbers(tail) == [3]

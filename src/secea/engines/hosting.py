@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from secea.atomic import replace_files
 from secea.engines import files, invitation, provisioning, running
 from secea.engines.driver import Patience
+from secea.engines.journal import Journal
 from secea.engines.kits import permit
 from secea.engines.port import Cause
 from secea.engines.progress import RESULT, STATUS, Doing, State, read
 from secea.engines.roll import Draft
 from secea.engines.run import PAUSE
 from secea.engines.site import Site
-from secea.engines.tail import Tail
 from secea.errors import FederationError, ParamsError
 from secea.wire.keys import Identity
 
@@ -66,7 +66,7 @@ class Wish(Enum):
     """End at once."""
 
 
-Said = Callable[[dict[str, Any]], object]
+Said = Callable[[Mapping[str, Any]], object]
 """Takes what happens: lines of the server's log, and others of the same kind."""
 
 
@@ -213,7 +213,8 @@ class _Server:
         self._h, self._said, self._place = hosting, said, place
         self._admin: Administrator = Administrator(hosting.kits)
         self._process: subprocess.Popen[bytes] | None = None
-        self._tail = Tail(hosting.folder.server / "audit.jsonl")
+        self._journal = Journal(hosting.folder.server / "audit.jsonl")
+        self._journal.skip()
         self._fruitless, self._why = 0, ""
         self._asked = 0.0
         self._job_id = ""
@@ -324,7 +325,7 @@ class _Server:
         return over
 
     def _show(self) -> None:
-        for line in self._tail.lines():
+        for line in (event.details for event in self._journal.new()):
             if line.get("event") == "failed":
                 self._why = str(line.get("why", ""))
             if line.get("event") == "declines":

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from secea.atomic import replace_files
 from secea.engines import files, provisioning, roll, running
 from secea.engines.invitation import Invitation
+from secea.engines.journal import Journal
 from secea.engines.site import Site
-from secea.engines.tail import Tail
 from secea.errors import FederationError, ParamsError
 from secea.wire.keys import Identity
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DECLINED: Final = "you did not agree to the federation file: nothing of yours was sent"
 _LOOK_SECONDS: Final = 0.5
 _HEARD_SECONDS: Final = 30.0
-Said = Callable[[dict[str, Any]], object]
+Said = Callable[[Mapping[str, Any]], object]
 Ask = Callable[["Session"], bool]
 """Shows the operator a federation file, and asks whether its fingerprint is that of the others."""
 
@@ -166,20 +166,21 @@ class Joining:
             roll.declined(self.site.federation).unlink(missing_ok=True)
             if not self._compare(ask):
                 raise FederationError(DECLINED)
-            tail = Tail(self.folder / "audit.jsonl")
+            journal = Journal(self.folder / "audit.jsonl")
+            journal.skip()
             process = provisioning.start(self.kit, self.folder / "nvflare.log")
             place.write(process.pid)
             try:
-                return self._watched(process, tail, ask, said)
+                return self._watched(process, journal, ask, said)
             finally:
                 running.end_process(process)
 
-    def _watched(self, process: subprocess.Popen[bytes], tail: Tail, ask: Ask, said: Said) -> Fate:
+    def _watched(self, process: subprocess.Popen[bytes], journal: Journal, ask: Ask, said: Said) -> Fate:
         last = ""
         while True:
-            for line in tail.lines():
-                last = str(line.get("event")) if line.get("event") in ("start", "end", "stopped") else last
-                said(line)
+            for event in journal.new():
+                last = event.what if event.what in ("start", "end", "stopped") else last
+                said(event.details)
             if process.poll() is not None:
                 return Fate.OVER if last == "end" else Fate.ENDED
             if not self._compare(ask):

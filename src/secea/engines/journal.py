@@ -59,6 +59,11 @@ class Journal:
         self._at: tuple[int, int] | None = None  # which file was read last: its device and number
         self._offset = 0
 
+    def skip(self) -> None:
+        """What is there already is not new."""
+        for _ in self.new():
+            pass
+
     def new(self) -> Iterator[Event]:
         """All events since the last call."""
         with ExitStack() as opened:
@@ -162,6 +167,8 @@ class SiteState:
         """What an event of the log changes."""
         if event.what == "start":
             self._start(event)
+        if event.what in ("agreed", "declined"):  # of the roll call, before any run
+            return
         if not self.outcome:  # the beginning of this run is in no log any more
             self.outcome, self.started = "running", event.time
         self.last = event.time

@@ -1,4 +1,4 @@
-"""A run as people see it: `python recorded.py` writes docs/hosted-run.md, what each process of it printed.
+"""A run as people see it: `python hosted_page.py` writes docs/hosted-run.md, what each process of it printed.
 
 Five processes: a host and four sites. One of the sites is killed and returns; at the end somebody stops the federation.
 """
@@ -23,8 +23,8 @@ INTRODUCTION = """\
 
 Five processes on one machine, over TLS on loopback: `secea host`, and `secea join` at four sites that train for a
 second in each round. West is killed with all that it started, and comes back; at the end somebody runs `secea stop`.
-`python tests/engines/recorded.py` does all of it anew and writes this page. `make slow` does the same and checks what
-came of it (`tests/engines/test_hosting.py`). [How it works](deploy-nvflare.md#one-command-each)
+`python tests/engines/hosted_page.py` does all of it anew and writes this page. `make slow` does the same and checks
+what came of it (`tests/engines/test_hosting.py`). [How it works](deploy-nvflare.md#one-command-each)
 """
 
 
