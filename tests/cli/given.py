@@ -252,13 +252,6 @@ GROUPS: tuple[tuple[str, tuple[Given, ...]], ...] = (
             text("another case", "Aspirin,0.5,1.0\n", "--normalize casefold"),
             text("the same, made alike", "Aspirin,0.5,1.0\n", "Aspirin,1.00,2.00", more="--normalize casefold"),
             text(
-                "two Unicode forms of one name",
-                "Ångström,0.5,1.0\nA\u030angstro\u0308m,2.0,-1.0\n",
-                "are one",
-                more="--normalize nfc",
-            )
-            if False
-            else text(
                 "two forms of one name in one file",
                 "Å,0.5,1.0\nA\u030a,2.0,-1.0\n",
                 "line 2",
@@ -345,15 +338,6 @@ GROUPS: tuple[tuple[str, tuple[Given, ...]], ...] = (
             python("names that are None", "secea.aggregate([{None: [0.5, 1.0]}" + TABLES, "None", code=1),
             python("another length", 'secea.aggregate([{"aspirin": [0.5]}' + TABLES, "length", code=1),
             python(
-                "a misspelt parameter",
-                'secea.aggregate([{"aspirin": [0.5, 1.0]}'
-                + TABLES.replace("]]", "]]").rstrip("]")
-                + "], presicion=20)",
-                "presicion",
-                code=1,
-            )
-            if False
-            else python(
                 "a misspelt parameter",
                 'secea.aggregate([{"a": [0.5]}, {"a": [1.5]}], presicion=20)',
                 "presicion",
