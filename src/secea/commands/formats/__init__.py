@@ -25,6 +25,7 @@ from secea.arithmetic.grid import blocks
 from secea.commands.formats import columns
 from secea.commands.formats.binary import EXPECTED_NPZ, NAMES, read_npy, read_npz
 from secea.commands.formats.columns import read_parquet
+from secea.commands.formats.heading import counts
 from secea.commands.formats.source import File, Layout, Read, Source
 from secea.commands.formats.text import read_separated, read_word2vec
 from secea.errors import DataError, TableError
@@ -194,26 +195,27 @@ def faults(sources: Sequence[Source], max_abs: float, rule: Rule = ()) -> Iterat
 
 def _in_another_order(sources: Sequence[Source]) -> Iterator[str]:
     """Tables whose columns have the labels of another one's, in another order: numbers are averaged by place."""
-    for says, same in _differing(sources):
-        if same:
+    for says, first, own in _differing(sources):
+        if sorted(own) == sorted(first):
             yield f"{says}; bring the columns into one order, or give --columns in the order that you want"
 
 
 def unlike(sources: Sequence[Source]) -> Iterator[str]:
-    """Notes on tables whose columns have other labels than those of the first one."""
-    for says, same in _differing(sources):
-        if not same:
+    """A note on tables whose columns have other labels than those of the first one; numbers that count are none."""
+    for says, first, own in _differing(sources):
+        if sorted(own) != sorted(first) and not counts(first) and not counts(own):
             yield f"{says}: columns are averaged by place, whatever they are called"
+            return
 
 
-def _differing(sources: Sequence[Source]) -> Iterator[tuple[str, bool]]:
-    """Where labels of columns differ from those of the first table that has any; and whether only their order does."""
+def _differing(sources: Sequence[Source]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Where labels of columns differ from those of the first table that has any, and both labels."""
     labelled = [(source.path, [each.casefold() for each in source.labels]) for source in sources if source.labels]
     for path, own in labelled[1:]:
         where, first = labelled[0]
         if len(own) == len(first) and own != first:
             one, other = next((one, other) for one, other in zip(own, first, strict=True) if one != other)
-            yield f"{path} has the column {one!r} where {where} has {other!r}", sorted(own) == sorted(first)
+            yield f"{path} has the column {one!r} where {where} has {other!r}", first, own
 
 
 def _one_after(source: Source, rule: Rule) -> Iterator[str]:

@@ -126,9 +126,9 @@ def first_line(first: Sequence[str], below: Sequence[Sequence[str]]) -> First:
     if not numbers:
         return First(heading=True)
     cells = [text for line in below[:LOOKED_AT] for text in line[1:] if is_number(text)]
-    if below and name in KNOWN and len(numbers) > 1 and _whole(numbers) and not _count(numbers):
+    if below and name in KNOWN and len(numbers) > 1 and _whole(numbers) and not counts(numbers):
         return First(heading=True, assumed=A_HEADING.format("begins with a word for names"))
-    if not below or not _count(numbers):
+    if not below or not counts(numbers):
         return First(heading=False, assumed=A_ROW if _years(numbers, cells) else "")
     if name in KNOWN or UNNAMED.fullmatch(first[0].strip()):
         return First(heading=True)
@@ -139,7 +139,7 @@ def first_line(first: Sequence[str], below: Sequence[Sequence[str]]) -> First:
     return First(heading=False, assumed=A_ROW)
 
 
-def _count(numbers: Sequence[str]) -> bool:
+def counts(numbers: Sequence[str]) -> bool:
     """Whether they are consecutive whole numbers from 0 or 1 on, as tools number columns."""
     return any(list(numbers) == [str(i) for i in range(first, first + len(numbers))] for first in (0, 1))
 
@@ -173,22 +173,22 @@ def name_of(columns: Sequence[Sequence[str]], heading: Sequence[str] | None) -> 
     if not first or not all(map(is_number, first)):
         return Names(0)
     unnamed = heading is not None and bool(UNNAMED.fullmatch(heading[0].strip()))
-    counts = unnamed and list(map(str.strip, first)) == [str(i) for i in range(len(first))]
+    counted = unnamed and list(map(str.strip, first)) == [str(i) for i in range(len(first))]
     fractions = any(math.isfinite(float(text)) and not float(text).is_integer() for text in first)
     texts = [c for c in range(1, len(columns)) if _has_texts(columns[c])]
     known = [c for c in texts if heading is not None and heading[c].strip().lower() in KNOWN]
     chosen = (known or texts or [0])[0]
-    if not (counts or fractions):
+    if not (counted or fractions):
         said = f"names were taken from the first column, which holds numbers; --name-column {chosen + 1} takes texts"
         return Names(0, assumed=said if texts else "")
     if not texts and len(columns) > 2:
-        what = "only counts rows, which says where one is and not what it is" if counts else "holds fractions"
+        what = "only counts rows, which says where one is and not what it is" if counted else "holds fractions"
         return Names(0, wrong=f"there are no names: the first column {what}, and no other one holds texts")
     if not texts:
         return Names(0)
-    why = "counts rows" if counts else "holds fractions"
+    why = "counts rows" if counted else "holds fractions"
     said = f"names were taken from the column {label(chosen, heading)}, since the first one {why}"
-    return Names(chosen, counts, f"{said}; --name-column chooses another")
+    return Names(chosen, counted, f"{said}; --name-column chooses another")
 
 
 def _has_texts(column: Sequence[str]) -> bool:

@@ -114,7 +114,7 @@ class _Numbers:
         else:
             what = rule.almost(text) or "is not a number"
             if self.labels and text.isalpha():
-                what += f"; if the column {self.labels[place]} is no part of the embedding, --columns leaves it out"
+                what += f"; --columns can leave the column {self.labels[place]} out"
             self.faults.add("fields that are not numbers", where, f"{text!r} {what}")
         return math.nan
 
@@ -153,7 +153,7 @@ def read_separated(file: File, layout: Layout) -> Read:
     weighing = None if weights is None else weights + 1
     embedding = tuple(c for c in roles.embedding if c != weighing)
     others = [c for c in range(width) if c not in set(embedding)]
-    called = [rule.label(c, heading) for c in embedding] if len(embedding) > 1 else []
+    called = [rule.label(c, heading) for c in embedding] if heading and len(embedding) > 1 else []
     numbers, given, places = _Numbers(faults, called), array("d"), array("q")
     names: list[str] = []
     kept: list[list[str]] = []
