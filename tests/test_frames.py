@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+import warnings
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from polars.testing import assert_frame_equal as assert_polars_equal
 
 from secea import Federation, Params, Table, aggregate
-from secea.errors import SecEAError, TableError, TableTypeError
+from secea.errors import NothingShared, SecEAError, TableError, TableTypeError
 from secea.table import as_table, like
 
 law = settings(deadline=None)
@@ -522,3 +524,41 @@ ODD: list[Any] = [
 def test_whatever_is_in_a_frame_the_error_is_ours(frame: Any) -> None:
     with pytest.raises(SecEAError):
         as_table(frame)
+
+
+# ------------------------------------------------------------------------------------------- what hardly anybody means
+
+
+@pytest.mark.parametrize("kind", LIBRARIES)
+def test_columns_in_another_order_are_refused_since_numbers_are_averaged_by_place(kind: str) -> None:
+    one, other = made(kind, ["a"], {"x": [1.0], "y": [2.0]}), made(kind, ["a"], {"y": [2.0], "x": [1.0]})
+    says = "client 1: the columns are those of client 0 in another order: 'y' is where 'x' is there"
+    fed = Federation(Params(clients=3, dim=2))
+    fed.setup([one, other, one])
+    for call in (aggregate, fed.round):
+        with pytest.raises(TableError, match=says):
+            call([one, other, one])
+    with pytest.raises(TableError, match="client south: the columns are those of client north"):
+        aggregate({"north": one, "south": other, "west": one})
+    for mean in fed.round([one, one, {"a": [2.0, 1.0]}])[:2]:
+        assert np.allclose(as_table(mean).matrix, [[4 / 3, 5 / 3]], atol=1e-5)
+
+
+def test_columns_of_other_names_are_averaged_by_place() -> None:
+    frames = [pd.DataFrame({labels[0]: [1.0], labels[1]: [2.0]}, index=["a"]) for labels in ("xy", "uv", (0, 1))]
+    assert np.allclose(aggregate(frames)[0].to_numpy(), [[1.0, 2.0]], atol=1e-5)
+
+
+def test_tables_that_share_nothing_are_averaged_with_a_warning() -> None:
+    with pytest.warns(NothingShared, match="no entity is in two tables"):
+        aggregate([{"a": [1.0]}, {"A": [2.0]}, {"b": [3.0]}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        aggregate([{"a": [1.0]}, {"A": [2.0]}, {"b": [3.0]}], normalize="casefold")
+        aggregate([{"a": [1.0]}, {}, {}])
+
+
+@pytest.mark.parametrize("source", [np.ones((2, 2)), torch.ones(2, 2), torch.nn.Parameter(torch.ones(2, 2))])
+def test_a_matrix_without_names_is_refused_with_what_to_do(source: Any) -> None:
+    with pytest.raises(TableTypeError, match=r"give the names of its rows too: secea.Table\(names, matrix\)"):
+        aggregate([source, source, source])

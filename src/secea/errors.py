@@ -111,5 +111,9 @@ class TwoClients(UserWarning):
     """With two clients, each learns the other's rows of common entities by subtraction. With three it learns less."""
 
 
+class NothingShared(UserWarning):
+    """No entity is in two tables, so that each client gets its own rows back: mostly names are spelled differently."""
+
+
 class Uncovered(UserWarning):
     """With this many drop-outs allowed, there is no protection against a server that deviates from the protocol."""

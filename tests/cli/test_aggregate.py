@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -160,11 +161,17 @@ BROKEN = {
     "latin.csv": ("a,1,2\nß,1,2\n".encode("latin-1"), "line 2: the byte 0xdf is no UTF-8 text; save the file as UTF-8"),
     "quote.csv": (b'a,1,2\n"b,1,2\n', "line 2: a name and 0 numbers"),
     "nameless.csv": (b"a,1,2\n,1,2\n", "line 2: the name is empty"),
-    "lone.csv": (b"a\nb\n", "line 1: a name and 0 numbers; some are expected"),
+    "lone.csv": (b"a\nb\n", "line 1: one field alone; a name and its numbers are expected, with commas between"),
     "count.vec": (b"3 2\na 1 2\nb 1 2\n", "line 1: it says 3 entities, and 2 follow"),
     "length.vec": (b"1 3\na 1 2\n", "line 2: a name and 2 numbers; 3 were expected"),
     "large.csv": (b"a,1,2\nb,1,65\n", "line 2: 65 is outside of [-64, 64]; give --max-abs 128, or scale"),
     "wide.csv": (b"a,1,2,3\n", "has embeddings of length 3,"),
+    "vast.csv": (b"a,1,2097151.5\nb,1,2\n", "2097151.5 is outside of [-64, 64]; give --max-abs 2097152, or"),
+    "vaster.csv": (b"a,1,1e300\nb,1,2\n", "line 1: 1e+300 is outside of [-64, 64]; scale the embeddings down"),
+    "plain.csv.gz": (b"a,1,2\n", "is not compressed by gzip; if it is plain text, let its name end in .csv"),
+    "packed.csv": (gzip.compress(b"a,1,2\n"), "is compressed by gzip; let its name end in .csv.gz"),
+    "workbook.csv": (b"PK\x03\x04\x14", "is a zip archive, such as a workbook of Excel"),
+    "list.csv": (b'name,x,y,z\na,1,2,"1,234.5"\n', "line 2: '1,234.5' has commas between thousands"),
     "text.npz": (b"hello", "is not an .npz file of plain arrays"),
     "text.parquet": (b"hello", "is no parquet file"),
     "table.xlsx": (b"hello", "a table is a file that ends in .npz, .npy, .csv, .tsv, .parquet, .vec, .txt"),
@@ -200,7 +207,7 @@ def test_a_table_in_arrays_is_checked_by_row(tmp_path: Path) -> None:
         ({"name": ["a", "b"], "x": [[1.0], [1.0, 2.0]]}, "row 1: 2 numbers; 1 were expected"),
         ({"name": ["a", "b"], "x": [1.0, None]}, "row 1: a number is missing"),
         ({"name": ["a", "b"], "x": ["1", "2"]}, "the column 'x' holds string, not numbers"),
-        ({"name": ["a", None], "x": [1.0, 2.0]}, "the column 'name' must hold texts or integers"),
+        ({"name": ["a", None], "x": [1.0, 2.0]}, "row 1: the name is missing"),
     ):
         parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
         ran = aggregate(*tables(tmp_path / "in")[:2], str(tmp_path / "x.parquet"), "--out", str(tmp_path / "m"))

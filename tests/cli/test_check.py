@@ -121,7 +121,7 @@ def test_memory_that_this_machine_does_not_have_is_a_reason(three: list[Path], m
     [
         (["--min-owners", "4"], "min_owners must be from 1 to 3 for 3 clients, got 4"),
         (["--collusion", "3"], "collusion must be from 1 to 2 for 3 clients"),
-        (["--max-abs", "1"], "2 is outside of [-1, 1]; give --max-abs 2"),
+        (["--max-abs", "1"], "2 is outside of [-1, 1]; give --max-abs "),
         (["--weights", "samples"], "has no column 'samples' for weights"),
         (["--precision", "99"], "precision must be from 1 to 52 bits, got 99"),
     ],
@@ -304,3 +304,49 @@ def test_a_sites_function_does_not_break_the_json_and_what_it_says_is_no_markup(
     output = check(tmp_path).stdout
     assert "\x1b" not in output
     assert "[red]" in output
+
+
+# ------------------------------------------------------------------------------------------- what hardly anybody means
+
+
+def test_columns_in_another_order_do_not_fit_and_columns_says_the_order(three: list[Path]) -> None:
+    three[1].write_text("name,y,x\nAspirin,3.0,1.5\naspirin,4.0,0.0\n", encoding="utf-8")
+    says = f"{three[1]} has the column 'y' where {three[0]} has 'x'; bring the columns into one order"
+    assert any(says in reason for reason in found(*three)["reasons"])
+    ran = CliRunner().invoke(main, ["aggregate", *map(str, three), "--out", str(three[0].parent / "m")])
+    assert (ran.exit_code, says in ran.output) == (3, True), ran.output
+    assert found(*three, "--columns", "x,y")["fits"]
+
+
+def test_columns_of_other_names_are_a_note(three: list[Path]) -> None:
+    three[1].write_text("name,u,v\naspirin,3.0,1.5\n", encoding="utf-8")
+    says = f"{three[1]} has the column 'u' where {three[0]} has 'x': columns are averaged by place"
+    result = found(*three)
+    assert result["fits"]
+    assert any(says in note for note in result["notes"])
+    assert says in check(*three).stderr
+    ran = CliRunner().invoke(main, ["aggregate", *map(str, three), "--out", str(three[0].parent / "m"), "--json"])
+    assert any(says in note for note in json.loads(ran.stdout)["notes"])
+    three[1].write_text("name,X, Y\naspirin,3.0,1.5\n", encoding="utf-8")
+    assert not found(*three)["notes"]
+
+
+def test_a_table_that_shares_nothing_is_a_note(three: list[Path]) -> None:
+    three[1].write_text("name,x,y\nother,3.0,1.5\n", encoding="utf-8")
+    says = f"{three[1]}: no entity in common with any other table, so that it gets its own rows back"
+    assert says in found(*three)["notes"]
+    three[2].write_text("name,x,y\nmore,3.0,1.5\n", encoding="utf-8")
+    for n, more in enumerate(([], ["--form", "paillier"])):
+        out = ["--out", str(three[0].parent / f"m{n}"), *more]
+        ran = CliRunner().invoke(main, ["aggregate", *map(str, three), *out])
+        assert "note: no entity is in two tables, so that each gets its own rows back" in ran.stderr
+
+
+def test_the_range_that_is_asked_for_is_enough_for_all_tables(three: list[Path]) -> None:
+    three[2].write_text("name,x,y\ncodeine,1.0,2097151.5\naspirin,1,1\n", encoding="utf-8")
+    three[1].write_text("name,x,y\ncodeine,1.0,100\n", encoding="utf-8")
+    reasons = found(*three)["reasons"]
+    assert len(reasons) == 2
+    assert all("give --max-abs 2097152, or scale" in reason for reason in reasons)
+    assert found(*three, "--max-abs", "2097152")["fits"]
+    assert check(*three, "--max-abs", "-1").output.startswith("secea: max_abs must be a positive number")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +113,24 @@ def test_a_limit_is_above_zero(words: tuple[str, str]) -> None:
 
 def test_defaults_are_ten_minutes_and_a_day() -> None:
     assert (Limits().round_seconds, Limits().setup_seconds) == (600.0, 86400.0)
+
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROWS = re.findall(
+    r"^\| (\d+) \| ([\d,]+); ([\d,]+) \| (\d+) \| ([^|]+), ([^|]+) \|[^|]+\| (.*) \|$", README, re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=["-".join(row[:4]) for row in ROWS])
+def test_bytes_in_the_readmes_table_are_those_of_the_command_above_it(row: tuple[str, ...]) -> None:
+    clients, entities, own, dim, once, each_round, verdict = (part.replace(",", "") for part in row)
+    words = ["--clients", clients, "--entities", entities, "--per-client", own, "--dim", dim]
+    ran = CliRunner().invoke(main, ["plan", *words, *(["--form", "paillier"] if "paillier" in verdict else [])])
+    first = [" ".join(line.split()) for line in ran.stdout.splitlines() if "each client" in line]
+    assert first[0].startswith(f"set-up each client {once} ")
+    assert first[1].startswith(f"a round each client {each_round} ")
+
+
+def test_the_readmes_table_has_federations_that_fit_and_others() -> None:
+    assert len(ROWS) >= 5
+    assert {row[-1].partition(" (")[0] for row in ROWS} == {"fits", "not practical"}

@@ -42,7 +42,7 @@ class Case:
 
 CASES = (
     Case("labels", "name,x,y\na,1,2\nb,3,4\n", "ab", [1, 2], True),
-    Case("no heading", "a,1,2\nb,3,4\n", "ab", [1, 2], False),
+    Case("no heading", "a,5,2\nb,3,4\n", "ab", [5, 2], False),
     Case("labels of one column", "drug,value\na,1\n", "a", [1], True),
     Case("pandas, named index", "name,0,1,2\na,0.1,0.2,0.3\n", "a", [0.1, 0.2, 0.3], True),
     Case("pandas, another name of the index", "drug,0,1,2\na,1,2,3\n", "a", [1, 2, 3], True, (), "read as a heading"),
@@ -53,6 +53,21 @@ CASES = (
     Case("whole numbers below two labels", "drug,0,1\na,5,2\n", ["drug", "a"], [0, 1], False, (), "read as a row"),
     Case("one count, as in weights", "a,1\nb,1.5\n", "ab", [1], False),
     Case("R counts from 1", "name,1,2\na,5,6\n", "a", [5, 6], True),
+    Case("R, another word for names", "drug,1,2,3\na,5,6,7\n", "a", [5, 6, 7], True, (), "it counts the columns"),
+    Case("R, fractions below two labels", "drug,1,2\na,0.5,2.0\n", "a", [0.5, 2], True, (), "it counts the columns"),
+    Case("whole numbers below a count from 1", "drug,1,2\na,5,6\n", ["drug", "a"], [1, 2], False, (), "as a row"),
+    Case("some columns of many", "name,2,7\na,5,6\n", "a", [5, 6], True, (), "it begins with a word for names"),
+    Case("a separator for Excel", "sep=;\nname;x\na;1\n", "a", [1], True, (), "separated by semicolons"),
+    Case(
+        "numbers as names, and a column of texts", "id,name,x\n7,a,1\n9,b,2\n", "79", [1], True, ["name"],
+        "the first column, which holds numbers; --name-column 2 takes texts",
+    ),
+    Case("names that count rows", "id,x,y\n1,5,2\n2,3,4\n3,5,6\n", "123", [5, 2], True, (), "only count the rows"),
+    Case(
+        "told: they are names", ",x,y\n0,5,2\n1,3,4\n2,5,6\n", "012", [5, 2], True, layout=Layout(name_column="1")
+    ),
+    Case("codes of diseases", "icd,x,y\n250.0,5,2\n401.9,3,4\n", ["250.0", "401.9"], [5, 2], True,
+         layout=Layout(name_column="icd")),
     Case("row of consecutive numbers", "a,3,4,5\nb,1,2,3\n", "ab", [3, 4, 5], False),
     Case(
         "pandas, index that counts rows, and a column of names", ",name,x,y\n0,a,1,2\n1,b,3,4\n", "ab", [1, 2], True,
@@ -72,18 +87,18 @@ CASES = (
     Case("semicolons", "name;x;y\na;1;2\nb;3;4\n", "ab", [1, 2], True, (), "fields are separated by semicolons"),
     Case("tabs in .csv", "name\tx\na\t1\n", "a", [1], True, (), "separated by tabs"),
     Case("commas in .tsv", "name,x\na,1\n", "a", [1], True, (), "separated by commas", name="x.tsv"),
-    Case("a semicolon in a name", "a;b,1,2\nc,3,4\n", ["a;b", "c"], [1, 2], False),
+    Case("a semicolon in a name", "a;b,5,2\nc,3,4\n", ["a;b", "c"], [5, 2], False),
     Case("quoted names", '"name","x"\n"a, b",1\n"say ""c""",2\n', ["a, b", 'say "c"'], [1], True),
     Case("byte order mark", "\ufeffname,x\na,1\n", "a", [1], True),
     Case("ends of lines of Windows", "name,x\r\na,1\r\nb,2\r\n", "ab", [1], True),
     Case("comments above", "# made by x, on Monday\n#\nname,x\na,1\n", "a", [1], True),
     Case("a heading behind #", "# name,x,y\na,1,2\n", "a", [1, 2], True),
-    Case("a name that begins with #", "#love,1,2\nb,3,4\n", ["#love", "b"], [1, 2], False),
+    Case("a name that begins with #", "#love,5,2\nb,3,4\n", ["#love", "b"], [5, 2], False),
     Case("blank lines", "name,x\n\na,1\n\n\nb,2\n", "ab", [1], True),
     Case("blanks around numbers", "a, 1, 2\nb, 3, 4\n", "ab", [1, 2], False),
     Case("blanks around names stay", "name,x\n a ,1\n", [" a "], [1], True),
     Case("names that are numbers", "id,x\n01,5\n1,6\n", ["01", "1"], [5], True),
-    Case("numbers all over", "7,1,2\n8,3,4\n", "78", [1, 2], False),
+    Case("numbers all over", "7,5,2\n8,3,4\n", "78", [5, 2], False),
     Case("labels that look missing", "name,na,x\na,1,2\n", "a", [1, 2], True),
     Case("told: a heading", "drug,0,1\na,5,2\n", "a", [5, 2], True, layout=Layout(header=True)),
     Case("told: no heading", "drug,0,1,2\na,5,2,3\n", ["drug", "a"], [0, 1, 2], False, layout=Layout(header=False)),
@@ -140,6 +155,19 @@ WRONG = (
     ("decimal commas", "name;x\na;0,5\n", "line 2: '0,5' has a decimal comma; write 0.5 for it", OPEN),
     ("decimal commas in all lines", "a;0,5;1,0\nb;1,5;2,0\n", "line 1: '0,5' has a decimal comma", OPEN),
     ("quoted decimal commas", 'name,x\na,"0,5"\n', "'0,5' has a decimal comma", OPEN),
+    ("commas between thousands", 'name,x,y\na,"1,234.5",1\n', "'1,234.5' has commas between thousands", OPEN),
+    ("a list in a field", 'name,v\na,"[1, 2]"\nb,"[3, 4]"\n', "'[1, 2]' is a list in one field", OPEN),
+    ("a word among numbers", "n,maker,x\na,Bayer,1\nb,3,2\n", "--columns can leave the column 'maker' out", OPEN),
+    ("Excel's missing number", "name,x\na,#N/A\nb,2\n", "line 2: a number is missing: '#N/A'", OPEN),
+    ("rows that are counted", ",x,y\n0,5,2\n1,3,4\n", "the first column only counts rows", OPEN),
+    ("a matrix alone", "0.5,1,2\n1.5,3,4\n", "no names: the first column holds fractions", OPEN),
+    ("R, names of rows without a label", "x,y\na,1,2\nb,3,4\n", "the heading has 2 labels, and each row 3", OPEN),
+    ("blanks between fields", "a 1 2\nb 3 4\n", "one field alone; a name and its numbers are expected", OPEN),
+    ("blanks, and what helps", "a 1 2\nb 3 4\n", "let the file's name end in .txt", OPEN),
+    ("a quotation mark left open", 'n,x,y\n"a,1,2\nb,3,4\n', "is a quotation mark not closed?", OPEN),
+    ("lines of old Macs", "n,x\ra,1\rb,2\r", "lines end with \\r alone", OPEN),
+    ("a byte that is 0", "n,x\na\0,1\n", "line 2: a byte is 0", OPEN),
+    ("a field without end", 'n,x\n"' + "a" * 200_000, "a field goes on for more than", OPEN),
     ("a missing number", "name,x,y\na,1,\nb,2,3\n", "line 2: a number is missing", OPEN),
     ("NA for a number", "a,NA,1\nb,2,3\n", "line 1: a number is missing: 'NA'", OPEN),
     ("a first row without numbers", "a,,\nb,2,3\n", "line 1: a number is missing", OPEN),
@@ -297,6 +325,38 @@ def test_what_pandas_wrote_is_read_and_comes_back_to_pandas(tmp_path: Path, kind
     assert numbers == pytest.approx([2.25, 3], abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["int64", "Int64", "lists", "fixed lists", "decimals"])
+def test_means_of_integers_come_back_as_floats(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.parquet"
+    if kind in ("int64", "Int64"):
+        index = pd.Index(["a", "b"], name="name")
+        pd.DataFrame({"x": pd.array([1, 2], kind), "y": [2.0, 3.0]}, index=index).to_parquet(path)
+    elif kind == "decimals":
+        given = pyarrow.array([1, 2]).cast(pyarrow.decimal128(21, 2))
+        parquet.write_table(pyarrow.table({"name": ["a", "b"], "x": given, "y": [2.0, 3.0]}), path)
+    else:
+        own = pyarrow.list_(pyarrow.int32(), 2 if kind == "fixed lists" else -1)
+        parquet.write_table(pyarrow.table({"name": ["a", "b"], "v": pyarrow.array([[1, 2], [2, 3]], own)}), path)
+    ran = aggregate(str(path), other(tmp_path), "--out", str(tmp_path / "m"))
+    assert ran.exit_code == 0, ran.output
+    back = pd.read_parquet(tmp_path / "m" / "x.parquet")
+    first = back["v"].iloc[0] if "v" in back else back[["x", "y"]].iloc[0].to_numpy()
+    assert [float(each) for each in first] == pytest.approx([2, 3], abs=1e-5)
+    if kind == "Int64":
+        assert back.dtypes["x"] == pd.Float64Dtype()
+
+
+def test_where_parquet_has_no_names_it_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pd.DataFrame({"x": [1.5, 2.0], "y": [2.0, 3.0]}).to_parquet(path)
+    with pytest.raises(DataError, match="the column 'x' holds double, and names must be texts or integers"):
+        read(path)
+    parquet.write_table(pyarrow.table({"id": [7, 9], "drug": ["a", "b"], "x": [1.5, 2.5]}), path)
+    assert "from the column 'id', which holds numbers; --name-column drug takes texts" in read(path).assumed[0]
+    parquet.write_table(pyarrow.table({"id": [0, 1, 2], "x": [1.5, 2.5, 3.5]}), path)
+    assert "the names only count the rows" in read(path).assumed[0]
+
+
 def test_columns_of_parquet_can_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     parquet.write_table(pyarrow.table({"year": [1999], "x": [1.0], "who": ["a"], "y": [2.0], "n": [3]}), path)
@@ -305,7 +365,7 @@ def test_columns_of_parquet_can_be_chosen(tmp_path: Path) -> None:
     assert source.table.weights is not None
     for layout, says in (
         (Layout(columns=("z",)), "has no column 'z' for --columns"),
-        (Layout(name_column="x"), "must hold texts or integers"),
+        (Layout(name_column="x"), "holds double, and names must be texts or integers"),
         (Layout(name_column="year", columns=("who",)), "the column 'who' holds string, not numbers"),
     ):
         with pytest.raises(DataError, match=says):

@@ -129,8 +129,8 @@ def test_what_only_the_test_names_is_told() -> None:
     parts: Sequence[Part] = [Part(rows((0, 0, 1)), rows(), rows((0, 1, 2)))]
     task = knowledge(parts, 3, 2)
     assert task.messages() == [
-        "client 0: 1 entities of its test triples are in none of its training triples",
-        "client 0: 1 relations are in none of its training triples",
+        "client 0: 1 entity of its test triples is in none of its training triples",
+        "client 0: 1 relation is in none of its training triples",
     ]
     assert task.evaluate(task.learner(0), 0, "test").cases == 2
 

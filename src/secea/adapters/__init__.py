@@ -13,7 +13,7 @@ from typing import Protocol
 from secea.arithmetic.fixedpoint import Floats
 from secea.engines.host import Participant
 from secea.errors import TableError
-from secea.table import Name, Table, TableLike, as_table
+from secea.table import Name, Table, TableLike, as_table, keys
 
 __all__ = ["Kept", "Rows", "participant"]
 
@@ -46,12 +46,14 @@ def in_order(names: tuple[Name, ...], width: int, means: TableLike) -> Floats:
         raise TableError(f"the means have {table.dim} numbers per entity, the model has {width}")
     if tuple(table.names) == names:
         return table.matrix
-    place = {name: i for i, name in enumerate(table.names)}
-    for name in place.keys() - set(names):
-        raise TableError(f"there is a mean for {name!r}, which the model does not have")
-    for name in set(names) - place.keys():
-        raise TableError(f"there is no mean for {name!r}, which the model has")
-    return table.matrix[[place[name] for name in names]]
+    place = {entity: i for i, entity in enumerate(keys(tuple(table.names)))}
+    own = keys(names)
+    for entity in place.keys() - set(own):
+        raise TableError(f"there is a mean for {table.names[place[entity]]!r}, which the model does not have")
+    for name, entity in zip(names, own, strict=True):
+        if entity not in place:
+            raise TableError(f"there is no mean for {name!r}, which the model has")
+    return table.matrix[[place[entity] for entity in own]]
 
 
 class Kept(Protocol):

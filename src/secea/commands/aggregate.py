@@ -154,7 +154,7 @@ def run(
     results = (source.write(mean.matrix) for source, mean in zip(sources, means, strict=True))
     write_all(dict(zip(targets, results, strict=True)) | files)
     return {
-        "alike": _alike(sources, settings.normalize),
+        "alike": [*formats.unlike(sources), *_alone(sources, settings.normalize), *_alike(sources, settings.normalize)],
         "clients": [
             {
                 "table": str(source.path), "means": str(target), "entities": len(source.table),
@@ -178,6 +178,13 @@ def run(
         "seconds": {"setup": ready - started, "round": done - ready},
         "bytes": {"setup": _sent(fed.traffic, 0), "round": _sent(fed.traffic, 1)},
     }  # fmt: skip
+
+
+def _alone(sources: Sequence[Source], rule: Any) -> Iterator[str]:
+    """A note on tables that get nothing from the others."""
+    from secea.commands import examine
+
+    return examine.alone(sources, [examine.keys(source.table.names, rule) for source in sources])
 
 
 def _alike(sources: Sequence[Source], rule: Any) -> list[str]:

@@ -86,7 +86,9 @@ def check(
     column, files = weight_files(weights, len(tables))
     from secea.commands import examine, formats
     from secea.forms import form_of
-    from secea.params import rule_of
+    from secea.params import Params, rule_of
+
+    Params(2, 1, max_abs=params["max_abs"], precision=params["precision"])  # refuses what no table could meet
 
     rule = rule_of(normalize)
     assert not callable(rule)
@@ -131,6 +133,7 @@ def _all(each: Sequence[dict[str, Any]], found: Together, params: dict[str, Any]
         "reasons": list(found.reasons),
         "tables": list(each),
         "union": found.union,
+        "notes": list(found.notes),
         "overlap": list(found.overlap),
         "near_count": found.near_count,
         "near": list(found.near),
@@ -245,6 +248,8 @@ def _show(result: dict[str, Any], console: Console) -> None:
             f" {duration(cost['round_seconds'])}, {size(cost['round_bytes'])}; memory {size(cost['memory'])}"
         )
     _assumed(result["tables"])
+    for text in result["notes"]:
+        shell.console(stderr=True).print(f"note: {text}", soft_wrap=True, markup=False)
 
 
 def _verdict(result: dict[str, Any], fine: str, console: Console) -> None:

@@ -120,6 +120,8 @@ class Together:
     reasons: tuple[str, ...]
     """Why they do not fit; none if they do."""
     union: int
+    notes: tuple[str, ...]
+    """What does not keep them from being averaged, and is hardly meant."""
     overlap: tuple[dict[str, Any], ...]
     near: tuple[dict[str, Any], ...]
     near_count: int
@@ -163,7 +165,8 @@ def together(
             if not reasons:
                 given = [source.table for source in sources]
                 exact = accuracy(given, settings, chosen, dtypes=[source.stored for source in sources])
-    return Together(tuple(reasons), len(union), overlap, close, count, remedy, exact, cost)
+    notes = (*formats.unlike(sources), *(() if reasons else alone(sources, own)))
+    return Together(tuple(reasons), len(union), notes, overlap, close, count, remedy, exact, cost)
 
 
 def few(faults: Iterable[str]) -> Iterator[str]:
@@ -177,6 +180,24 @@ def few(faults: Iterable[str]) -> Iterator[str]:
     for kind, count in said.items():
         if count > MOST_FAULTS:
             yield f"{kind}: {count - MOST_FAULTS:,} more like these"
+
+
+def alone(sources: Sequence[formats.Source], own: Sequence[set[Name]]) -> Iterator[str]:
+    """Notes on tables that get nothing from the others."""
+    counts = Counter(key for each in own for key in each)
+    without = [
+        str(source.path)
+        for source, each in zip(sources, own, strict=True)
+        if each and not any(counts[key] > 1 for key in each)
+    ]
+    if len(without) == len(sources):
+        yield "no entity is in two tables, so that each gets its own rows back; secea check says more"
+    elif without:
+        several = len(without) > 1
+        yield (
+            f"{', '.join(without)}: no entity in common with any other table, so that"
+            f" {'they get their' if several else 'it gets its'} own rows back"
+        )
 
 
 def _overlap(sources: Sequence[formats.Source], own: Sequence[set[Name]]) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from secea.engines.members import SERVER_NAME, Members, Who
 from secea.engines.traffic import Account, MeteredSession, Timing, Traffic
 from secea.errors import SERVER, CallError, FederationError, ParamsError, ProtocolError, TableError, party
 from secea.forms import DEFAULT, FormName, QueriesName, form_of
-from secea.frames import Frame
+from secea.frames import Frame, check_order
 from secea.names import Spelling
 from secea.params import Params
 from secea.party.client import Client
@@ -338,6 +338,7 @@ class Federation:
         with self._members.speaking():
             pairs = enumerate(zip(sources, weighing, strict=True))
             given = {n: client_table(n, t, self.params.dim, w) for n, (t, w) in pairs if t is not None}
+            check_columns(sources, weights)
             losses = self._lost(vanish)
             if not losses.keys() <= set(given):
                 away = [self._members.called(n) for n in sorted(losses.keys() - set(given))]
@@ -532,6 +533,12 @@ def client_table(n: int, source: TableLike, dim: int | None = None, weights: Any
         return table if weights is None else table.weighing(weights)
     except TableError as error:
         raise type(error)(f"{party(n)}: {error}") from None
+
+
+def check_columns(sources: Iterable[TableLike | None], weights: Any = None) -> None:
+    """Refuse frames that have the same columns in another order."""
+    frames = ((party(n), source) for n, source in enumerate(sources) if source is not None)
+    check_order(frames, weights if isinstance(weights, str) else None)
 
 
 def client_means(n: int, source: TableLike, table: Table, means: Floats, weights: Any = None) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from numpy.typing import NDArray
 
-from secea.engines.federation import Federation, Weights, client_means, client_table, each_weights
+from secea.engines.federation import Federation, Weights, check_columns, client_means, client_table, each_weights
 from secea.engines.members import Members
-from secea.errors import TableError, TableTypeError
+from secea.errors import NothingShared, TableError, TableTypeError
 from secea.forms import DEFAULT, FormName, QueriesName
 from secea.frames import Frame, is_frame
 from secea.params import Normalize, Params
@@ -111,6 +112,7 @@ def aggregate(
     with members.speaking():
         listed, weighing = members.each(sources, "tables"), each_weights(members, weights)
         given = [client_table(n, each, None, w) for n, (each, w) in enumerate(zip(listed, weighing, strict=True))]
+        check_columns(listed, weights)
         width = _width(given) or 1
     if weights is not None and not partial and max_weight is None:
         max_weight = max([1, *(int(t.weights.max()) for t in given if t.weights is not None and len(t))])
@@ -135,6 +137,11 @@ def aggregate(
     )
     fed = Federation(params, form, queries)
     fed.setup(members.by_client([table.names for table in given]))
+    filled = [len(table) for table in given if len(table)]
+    if len(filled) > 1 and sum(filled) == fed.server.M:
+        said = "no entity is in two tables, so that each client gets its own rows back"
+        cure = "secea.names.near(one, other) lists spellings that nearly match"
+        warnings.warn(f"{said}; {cure}", NothingShared, stacklevel=2)
     found = [mean.matrix for mean in fed.round(given)]
     with members.speaking():
         each = zip(listed, given, found, weighing, strict=True)

@@ -10,7 +10,7 @@ Nothing here imports their libraries: they are there if the caller's own object 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -33,6 +33,9 @@ HINTS: Final = {
     ("polars", "Series"): "; put it in a DataFrame beside its names",
     ("polars", "LazyFrame"): "; collect() it first",
     ("pyarrow", "RecordBatch"): "; make it a table: pyarrow.Table.from_batches([batch])",
+    ("numpy", "ndarray"): "; give the names of its rows too: secea.Table(names, matrix)",
+    ("torch", "Tensor"): "; give the names of its rows too: secea.Table(names, matrix)",
+    ("torch", "Parameter"): "; give the names of its rows too: secea.Table(names, matrix)",
 }
 TRUTH: Final = ("bool", "boolean", "Boolean", "bool[pyarrow]")
 """Types of columns that may be weights: 1 and 0."""
@@ -124,6 +127,29 @@ def read(source: object, weights: str | None = None) -> Content:
     if frame.kind(columns[0]) == LIST:
         return Content(names, _widened(frame.lists(columns[0])), given)
     return Content(names, _matrix(frame, columns, names), given)
+
+
+def check_order(sources: Iterable[tuple[str, object]], weights: str | None = None) -> None:
+    """Refuse frames that have the same columns in another order: numbers are averaged by place."""
+    each = ((who, _labels(source, weights)) for who, source in sources)
+    known = [(who, own) for who, own in each if own]
+    for who, own in known[1:]:
+        first, order = known[0]
+        if own != order and sorted(own) == sorted(order):
+            one, other = next((one, other) for one, other in zip(own, order, strict=True) if one != other)
+            raise TableError(
+                f"{who}: the columns are those of {first} in another order: {one!r} is where {other!r} is there, and"
+                " numbers are averaged by place; bring them into one order"
+            )
+
+
+def _labels(source: object, weights: str | None) -> list[str]:
+    """What the columns of numbers are called, in their order; nothing of what is no frame."""
+    if (frame := _opened(source)) is None or not frame.rows:
+        return []
+    weighing = _weights_column(frame, weights)
+    columns = _embedding(frame, {_name_column(frame, weighing), weighing})
+    return [] if frame.kind(columns[0]) == LIST else [str(frame.labels[at]) for at in columns]
 
 
 def write(source: object, names: Sequence[object], matrix: NDArray[Any], weights: str | None = None) -> Any:

@@ -315,7 +315,8 @@ def _run(make: Callable[[], Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
-        show.table(result, Console(markup=False))
+        wide = None if sys.stdout.isatty() else show.NOT_A_TERMINAL
+        show.table(result, Console(markup=False, width=wide))
     if not result["verdict"]["measured"]:
         raise NothingMeasured(
             f"{folder} is finished, but nothing could be measured{'' if run.tested else f'; {ADVICE}'}"

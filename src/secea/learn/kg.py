@@ -235,8 +235,10 @@ class Knowledge:
                 found.append(f"{name} has no test triples: it has no metrics, and counts in no mean")
             new = np.setdiff1d(np.unique(part.test[:, [0, 2]]), part.train[:, [0, 2]])
             if len(part.train) and len(new):
-                found.append(f"{name}: {len(new)} entities of its test triples are in none of its training triples")
+                what = "entities of its test triples are" if len(new) > 1 else "entity of its test triples is"
+                found.append(f"{name}: {len(new)} {what} in none of its training triples")
             kinds = np.setdiff1d(relations, part.train[:, 1])
             if len(part.train) and len(kinds):
-                found.append(f"{name}: {len(kinds)} relations are in none of its training triples")
+                what = "relations are" if len(kinds) > 1 else "relation is"
+                found.append(f"{name}: {len(kinds)} {what} in none of its training triples")
         return found

@@ -13,7 +13,10 @@ from rich.table import Table as Grid
 
 from secea.engines.federation import Progress
 from secea.learn.run import Watch
+from secea.notebook import size
 
+NOT_A_TERMINAL = 110
+"""Columns, where nobody has a window to fit."""
 MEANING = {
     "local": "no sharing",
     "common": "common to all",
@@ -52,7 +55,7 @@ def table(result: dict[str, Any], console: Console) -> None:
     config, metrics = result["config"], list(next(iter(result["methods"].values())))
     _verdict(result["verdict"], console)
     for message in result["messages"]:
-        console.print(f"note: {message}", highlight=False, markup=False)
+        console.print(f"note: {message}", highlight=False, markup=False, soft_wrap=not console.file.isatty())
     grid = Grid(box=None, pad_edge=False)
     grid.add_column("method")
     for name in (*metrics, "seconds"):
@@ -70,15 +73,15 @@ def table(result: dict[str, Any], console: Console) -> None:
     console.rule(f"{what}, {whose}", align="left")
     console.print(grid)
     for line in _lines(result):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False, markup=False, soft_wrap=not console.file.isatty())
 
 
 def _verdict(found: dict[str, Any], console: Console) -> None:
     """Its first line is the first line of all."""
     for words, style in (*((each, "bold red") for each in found["warnings"]), (found["headline"], "bold")):
-        console.print(words, style=style, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+        console.print(words, style=style, highlight=False, markup=False, soft_wrap=not console.file.isatty())
     if found["detail"]:
-        console.print(found["detail"], highlight=False, markup=False, soft_wrap=not console.is_terminal)
+        console.print(found["detail"], highlight=False, markup=False, soft_wrap=not console.file.isatty())
 
 
 def _rows(method: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
@@ -99,8 +102,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     if cost:
         yield (
             f"protection: {cost['seconds_per_round']:.3f} s a round, {cost['share_of_training']:.1%} of the training"
-            f" time (CPU: {cost['share_of_training_cpu']:.1%}); {cost['round_bytes'] / 1e6:.1f} MB a round on all hops;"
-            f" set-up {cost['setup_seconds']:.2f} s, {cost['setup_bytes'] / 1e6:.1f} MB"
+            f" time (CPU: {cost['share_of_training_cpu']:.1%}); {size(cost['round_bytes'])} a round on all hops;"
+            f" set-up {cost['setup_seconds']:.2f} s, {size(cost['setup_bytes'])}"
         )
     sharing = result["sharing"]
     if sharing["weights"]:

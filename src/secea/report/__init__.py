@@ -37,7 +37,8 @@ class Inline:
     height: int
 
     def _repr_html_(self) -> str:
-        style = f"width:100%;height:{self.height}px;border:1px solid rgba(128,128,128,.35);border-radius:8px"
+        style = f"box-sizing:border-box;width:100%;height:{self.height}px;border-radius:8px"
+        style += ";border:1px solid rgba(128,128,128,.35)"
         return f'<iframe sandbox="" style="{style}" srcdoc="{html.escape(self.page)}"></iframe>'
 
 

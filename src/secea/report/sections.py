@@ -384,7 +384,15 @@ def _settings(group: Group) -> Markup:
         seeds = [run.config.get("seed") for run in group.runs]
         rows.append([name, setting(seeds if name == "seed" else value)])
     rows += [["folder", str(run.folder)] for run in group.runs]
-    said = list(dict.fromkeys(message for run in group.runs for message in run.messages))
-    notes = tag("div", (tag("p", each) for each in said), class_="note", role="note") if said else None
+    notes = (
+        tag("div", (tag("p", each) for each in said), class_="note", role="note") if (said := _said(group)) else None
+    )
     listed = tag("details", tag("summary", "All settings"), table([], rows, "settings"))
     return section("Settings", "What the run was asked to do, and what it had to say.", notes, listed)
+
+
+def _said(group: Group) -> list[str]:
+    """What the runs had to say: once, if all of them say it; otherwise with the seed that does."""
+    by_run = [(f"seed {run.config.get('seed')}: ", list(dict.fromkeys(run.messages))) for run in group.runs]
+    everywhere = [each for each in by_run[0][1] if all(each in said for _, said in by_run)]
+    return everywhere + [who + each for who, said in by_run for each in said if each not in everywhere]

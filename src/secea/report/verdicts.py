@@ -47,7 +47,8 @@ def _reached(run: Run) -> int:
 
 def typeset(words: str) -> str:
     """As a page writes what a terminal has to spell."""
-    return words.replace("+-", "\N{PLUS-MINUS SIGN}").replace(" %", f"{GAP}%")
+    words = words.replace("+-", "\N{PLUS-MINUS SIGN}").replace("(-", "(\N{MINUS SIGN}")
+    return words.replace(" %", f"{GAP}%")
 
 
 def evidence(group: Group, found: Verdict) -> Markup | None:

@@ -7,6 +7,7 @@ the columns that are no part of the embedding.
 
 from __future__ import annotations
 
+import gzip
 import math
 import shutil
 import sys
@@ -24,12 +25,26 @@ from secea.arithmetic.grid import blocks
 from secea.commands.formats import columns
 from secea.commands.formats.binary import EXPECTED_NPZ, NAMES, read_npy, read_npz
 from secea.commands.formats.columns import read_parquet
+from secea.commands.formats.heading import counts
 from secea.commands.formats.source import File, Layout, Read, Source
 from secea.commands.formats.text import read_separated, read_word2vec
 from secea.errors import DataError, TableError
 from secea.names import Rule, said, text_of
 
-__all__ = ["FORMATS", "READERS", "STDIN", "Layout", "Source", "faults", "look", "range_of", "read", "shown", "weighed"]
+__all__ = [
+    "FORMATS",
+    "READERS",
+    "STDIN",
+    "Layout",
+    "Source",
+    "faults",
+    "look",
+    "range_of",
+    "read",
+    "shown",
+    "unlike",
+    "weighed",
+]
 
 STDIN: Final = Path("-")
 READERS: Final[dict[str, Callable[[File, Layout], Read]]] = {
@@ -38,6 +53,10 @@ READERS: Final[dict[str, Callable[[File, Layout], Read]]] = {
 }  # fmt: skip
 PACKED: Final = (".csv", ".tsv", ".vec", ".txt")
 """Those that are also read as .csv.gz and so on."""
+COLUMNS: Final = (".csv", ".tsv", ".parquet")
+"""Those in which one chooses the column of names."""
+MOST_ABS: Final = 2.0**64
+"""Params.max_abs goes no further."""
 FORMATS: Final = ("csv", "tsv", "vec", "npz", "parquet")
 """What standard input may hold."""
 _TEXT: Final = "expected lines of a name and its numbers"
@@ -50,6 +69,17 @@ EXPECTED: Final = {
     ".vec": f"{_TEXT}, with blanks between",
     ".txt": f"{_TEXT}, with blanks between",
 }
+OTHERS: Final = {
+    b"\x1f\x8b": "is compressed by gzip; let its name end in {}.gz",
+    b"PK\x03\x04": "is a zip archive, such as a workbook of Excel; save the table itself as text",
+    b"PAR1": "is a Parquet file; let its name end in .parquet",
+}
+"""How files begin that are no text."""
+ENOUGH_ROWS: Final = 3
+COUNTED: Final = (
+    "the names only count the rows; where another table does so too, rows of different entities meet; --name-column, if"
+    " these numbers are names"
+)
 
 
 def read(path: Path, layout: Layout = Layout()) -> Source:  # noqa: B008 - it is frozen
@@ -96,11 +126,35 @@ def _look(file: File, layout: Layout) -> Source:
     try:
         if not file.path.stat().st_size:
             raise DataError(f"{file.shown} is empty; {EXPECTED[file.kind]}")
-        return READERS[file.kind](file, layout).checked(EXPECTED[file.kind])
+        _refuse_other(file)
+        source = READERS[file.kind](file, layout).checked(EXPECTED[file.kind])
+    except gzip.BadGzipFile:
+        raise DataError(
+            f"{file.shown} is not compressed by gzip; if it is plain text, let its name end in {file.kind}"
+        ) from None
     except (EOFError, zlib.error) as error:
         raise DataError(f"{file.shown} is no whole gzip file: {error}") from None
     except OSError as error:
         raise DataError(f"{file.shown} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    if file.kind in COLUMNS and layout.name_column is None and _counts(source.table.names):
+        return replace(source, assumed=(*source.assumed, COUNTED))
+    return source
+
+
+def _refuse_other(file: File) -> None:
+    """What is no text, though its name says so."""
+    if file.kind in PACKED and not file.packed:
+        with file.open() as data:
+            start = data.read(4)
+        for magic, what in OTHERS.items():
+            if start.startswith(magic):
+                raise DataError(f"{file.shown} {what.format(file.kind)}")
+
+
+def _counts(names: Sequence[object]) -> bool:
+    """Whether names are numbers that count rows, from 0 or from 1 on."""
+    first = str(names[0]) if len(names) >= ENOUGH_ROWS else ""
+    return first in ("0", "1") and all(str(name) == str(i) for i, name in enumerate(names, int(first)))
 
 
 def weighed(source: Source, path: Path) -> Source:
@@ -116,23 +170,52 @@ def weighed(source: Source, path: Path) -> Source:
 
 def faults(sources: Sequence[Source], max_abs: float, rule: Rule = ()) -> Iterator[str]:
     """What keeps these tables from being averaged: lengths that differ, the range, names that `rule` makes one."""
-    first = sources[0]
+    first, range_needed = sources[0], 0.0
     for source in sources:
         if source.table.dim != first.table.dim:
+            assumed = "; ".join(f"{each.path}: {text}" for each in (first, source) for text in each.assumed)
             yield (
                 f"{source.path} has embeddings of length {source.table.dim}, {first.path} of length {first.table.dim};"
-                " all clients need the same"
+                f" all clients need the same{assumed and f' ({assumed})'}"
             )
         wrong = _outside(source.table.matrix, max_abs)
         if wrong is not None:
+            range_needed = range_needed or max(range_of(each.table.matrix) for each in sources)
+            cure = "" if range_needed > MOST_ABS else f"give --max-abs {range_needed:.17g}, or "
             doubt = "; ".join(each for each in source.assumed if "--header" in each and not wrong[0])
             yield (
-                f"{source.where(wrong[0])}: {source.table.matrix[wrong]:g} is outside of [-{max_abs:g}, {max_abs:g}];"
-                f" give --max-abs {range_of(source.table.matrix):g}, or scale the embeddings down"
-                f"{doubt and f' ({doubt})'}"
+                f"{source.where(wrong[0])}: {float(source.table.matrix[wrong]):.9g} is outside of"
+                f" [-{max_abs:g}, {max_abs:g}]; {cure}scale the embeddings down{doubt and f' ({doubt})'}"
             )
+    yield from _in_another_order(sources)
+    for source in sources:
         if rule:
             yield from _one_after(source, rule)
+
+
+def _in_another_order(sources: Sequence[Source]) -> Iterator[str]:
+    """Tables whose columns have the labels of another one's, in another order: numbers are averaged by place."""
+    for says, first, own in _differing(sources):
+        if sorted(own) == sorted(first):
+            yield f"{says}; bring the columns into one order, or give --columns in the order that you want"
+
+
+def unlike(sources: Sequence[Source]) -> Iterator[str]:
+    """A note on tables whose columns have other labels than those of the first one; numbers that count are none."""
+    for says, first, own in _differing(sources):
+        if sorted(own) != sorted(first) and not counts(first) and not counts(own):
+            yield f"{says}: columns are averaged by place, whatever they are called"
+            return
+
+
+def _differing(sources: Sequence[Source]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Where labels of columns differ from those of the first table that has any, and both labels."""
+    labelled = [(source.path, [each.casefold() for each in source.labels]) for source in sources if source.labels]
+    for path, own in labelled[1:]:
+        where, first = labelled[0]
+        if len(own) == len(first) and own != first:
+            one, other = next((one, other) for one, other in zip(own, first, strict=True) if one != other)
+            yield f"{path} has the column {one!r} where {where} has {other!r}", first, own
 
 
 def _one_after(source: Source, rule: Rule) -> Iterator[str]:

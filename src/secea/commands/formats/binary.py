@@ -48,8 +48,10 @@ def read_npz(file: File, layout: Layout) -> Read:
         raise DataError(f"{file.shown} holds the arrays {', '.join(arrays) or 'none'}; {EXPECTED_NPZ}")
     names, matrix = arrays["names"], arrays["matrix"]
     if names.ndim != 1 or names.dtype.kind not in "iuU":
+        cure = {"S": "; save names.astype(str)", "f": "; save names.astype(int), if they are integers"}
         raise DataError(
-            f"{file.shown}: names must be texts or integers in one dimension, got {names.dtype}, {names.shape}"
+            f"{file.shown}: names must be texts or integers in one dimension, got {names.dtype},"
+            f" {names.shape}{cure.get(names.dtype.kind, '')}"
         )
     table = _numbers(matrix, file, len(names))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -59,24 +60,31 @@ def read_parquet(file: File, layout: Layout) -> Read:
         raise DataError(f"{file.shown} cannot be read to its end: {str(error).splitlines()[0]}") from None
     rest = pyarrow.Table.from_batches(kept) if kept else schema.empty_table().select(others)
     names = rest.column(others.index(name)).to_pylist()
+    if None in names:
+        raise DataError(f"{file.shown}, row {names.index(None)}: the name is missing; drop the row, or give it one")
     if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in names):
-        raise DataError(f"{file.shown}: the column {schema.names[name]!r} must hold texts or integers; {EXPECTED}")
+        raise DataError(
+            f"{file.shown}: the column {schema.names[name]!r} holds {schema.field(name).type}, and names must be texts"
+            " or integers; --name-column chooses another column, and an index of pandas is one if it has a name"
+        )
     given = None if weights is None else rest.column(others.index(weights)).to_pylist()
     if given is not None and None in given:
         raise DataError(f"{file.shown}, row {given.index(None)}: the weight is missing")
 
+    written = _with_floats(schema, numbers, pyarrow)
+
     def write(means: Floats) -> Content:
         def into(target: BinaryIO) -> None:
-            with parquet.ParquetWriter(target, schema) as writer:
+            with parquet.ParquetWriter(target, written) as writer:
                 for start in range(0, len(names), BATCH_ROWS):
                     part, same = means[start : start + BATCH_ROWS], rest.slice(start, BATCH_ROWS).combine_chunks()
                     made: list[Any] = [None] * len(schema)
                     for c, values in zip(numbers, [list(part)] if listed else part.T, strict=True):
-                        made[c] = pyarrow.array(values, type=schema.field(c).type)
+                        made[c] = pyarrow.array(values, type=written.field(c).type)
                     for place, c in enumerate(others):
                         chunks = same.column(place).chunks
-                        made[c] = chunks[0] if chunks else pyarrow.array([], type=schema.field(c).type)
-                    writer.write_batch(pyarrow.RecordBatch.from_arrays(made, schema=schema))
+                        made[c] = chunks[0] if chunks else pyarrow.array([], type=written.field(c).type)
+                    writer.write_batch(pyarrow.RecordBatch.from_arrays(made, schema=written))
 
         return into
 
@@ -85,7 +93,7 @@ def read_parquet(file: File, layout: Layout) -> Read:
         file, names, table, Places(range(len(names))), write, faults, given,
         _stored(schema, numbers, pyarrow.types, table),
         heading=tuple(schema.names), kept=tuple(schema.names[c] for c in others if c not in (name, weights)),
-        assumed=assumed, holes=frozenset(holes),
+        assumed=assumed, holes=frozenset(holes), labels=None if listed else tuple(schema.names[c] for c in numbers),
     )  # fmt: skip
 
 
@@ -121,6 +129,7 @@ def _names(schema: Any, types: Any) -> tuple[int, str]:
     texts = [c for c, each in enumerate(schema) if _has_texts(each.type, types)]
     index = [each for each in _index(schema) if each in schema.names]
     place = schema.names.index(index[0]) if len(index) == 1 else 0
+    named = len(index) == 1 and schema.names[place] != INDEX
     counts = schema.names[place] == INDEX and not _has_texts(schema.field(place).type, types)
     if (counts or _has_fractions(schema.field(place).type, types)) and texts:
         known = [c for c in texts if schema.names[c].lower() in KNOWN]
@@ -128,6 +137,12 @@ def _names(schema: Any, types: Any) -> tuple[int, str]:
         why = "the index has no name and holds numbers" if counts else "the first one holds fractions"
         return chosen, (
             f"names were taken from the column {schema.names[chosen]!r}, since {why}; --name-column chooses another"
+        )
+    if texts and not named and place not in texts:
+        known = [c for c in texts if schema.names[c].lower() in KNOWN]
+        return place, (
+            f"names were taken from the column {schema.names[place]!r}, which holds numbers; --name-column"
+            f" {schema.names[(known or texts)[0]]} takes texts"
         )
     return place, ""
 
@@ -159,7 +174,36 @@ def _has_lists(kind: Any, types: Any) -> bool:
 
 
 def _has_numbers(kind: Any, types: Any) -> bool:
-    return bool(types.is_floating(kind) or types.is_integer(kind))
+    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind))
+
+
+def _with_floats(schema: Any, numbers: Sequence[int], pyarrow: Any) -> Any:
+    """The same columns, with float64 where numbers were integers or decimals: a mean is seldom one."""
+    types = pyarrow.types
+    for c in numbers:
+        each = schema.field(c)
+        if not _has_lists(each.type, types) and not types.is_floating(each.type):
+            schema = schema.set(c, each.with_type(pyarrow.float64()))
+        elif _has_lists(each.type, types) and not types.is_floating(each.type.value_type):
+            size = each.type.list_size if types.is_fixed_size_list(each.type) else -1
+            made = pyarrow.large_list if types.is_large_list(each.type) else pyarrow.list_
+            inner = pyarrow.float64()
+            schema = schema.set(c, each.with_type(made(inner) if size < 0 else pyarrow.list_(inner, size)))
+    return _told_pandas(schema, {schema.names[c] for c in numbers})
+
+
+def _told_pandas(schema: Any, numbers: AbstractSet[str]) -> Any:
+    """What pandas wrote down about columns, for those that hold float64 now."""
+    metadata = dict(schema.metadata or {})
+    try:
+        told = json.loads(metadata[b"pandas"])
+        for each in told["columns"]:
+            if each["field_name"] in numbers and not str(each["numpy_type"]).lower().startswith(("float", "object")):
+                own = "Float64" if str(each["numpy_type"])[:1].isupper() else "float64"
+                each |= {"pandas_type": "float64", "numpy_type": own, "metadata": None}
+    except (KeyError, TypeError, ValueError):  # pandas did not write it
+        return schema
+    return schema.with_metadata(metadata | {b"pandas": json.dumps(told).encode()})
 
 
 def _has_fractions(kind: Any, types: Any) -> bool:

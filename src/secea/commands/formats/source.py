@@ -91,6 +91,8 @@ class Source:
     """Numbers that are not there, or not finite."""
     beside: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Files that belong to it, by name; a result has them too."""
+    labels: tuple[str, ...] | None = field(default=None, repr=False)
+    """The labels of the embedding's columns, if each has one."""
 
     def where(self, row: int) -> str:
         """A row, for people."""
@@ -148,6 +150,7 @@ class Read:
     beside: Mapping[str, bytes] = field(default_factory=dict)
     holes: frozenset[int] = frozenset()
     """Rows in which NaN stands for what is no number, and of which that was said."""
+    labels: tuple[str, ...] | None = None
 
     def checked(self, expected: str) -> Source:
         """Names are texts, each there once and not empty; numbers are finite; weights are whole."""
@@ -172,7 +175,7 @@ class Read:
         return Source(
             path, Table.trusted(table.names, table.matrix, weights), self.rows, self.write,
             self.matrix.dtype if self.stored is None else self.stored, self.heading, self.kept, self.assumed,
-            faults.told(), faults.count(DOUBLED), missing, self.beside,
+            faults.told(), faults.count(DOUBLED), missing, self.beside, self.labels,
         )  # fmt: skip
 
     def _infinite(self, texts: Sequence[str]) -> int:

@@ -36,6 +36,9 @@ def _lines(file: File) -> Iterator[str]:
     """Decoded line by line, so that what is no text has a line number."""
     with file.open() as data:
         for number, line in enumerate(data, 1):
+            if b"\0" in line and not line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                fault = "a byte is 0, as in UTF-16 and in files that are no text"
+                raise DataError(f"{file.shown}, line {number}: {fault}; save the file as text in UTF-8")
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -50,7 +53,12 @@ def _separated(file: File, delimiter: str) -> Iterator[Line]:
             if any(fields):
                 yield Line(reader.line_num, fields)
     except csv.Error as error:
-        raise DataError(f"{file.shown}, line {reader.line_num}: {error}") from None
+        fault = str(error)
+        if "new-line" in fault:
+            fault = "lines end with \\r alone; save the file with the ends of lines of Windows or Unix"
+        elif "field limit" in fault:
+            fault = "a field goes on for more than 131,072 characters; is a quotation mark not closed?"
+        raise DataError(f"{file.shown}, line {reader.line_num}: {fault}") from None
 
 
 def _style(file: File) -> tuple[bytes, str]:
@@ -77,8 +85,9 @@ class Roles(NamedTuple):
 class _Numbers:
     """Rows of numbers that are read one after the other, and what was none."""
 
-    def __init__(self, faults: Faults) -> None:
-        self.values, self.faults = array("d"), faults
+    def __init__(self, faults: Faults, labels: Sequence[str] = ()) -> None:
+        """`labels`: what their columns are called, if there are columns to choose from."""
+        self.values, self.faults, self.labels = array("d"), faults, labels
         self.holes: set[int] = set()
         self._rows = 0
 
@@ -87,24 +96,26 @@ class _Numbers:
         try:
             values = list(map(float, fields))
         except ValueError:
-            values = [self._one(text, where) for text in fields]
+            values = [self._one(c, text, where) for c, text in enumerate(fields)]
         else:
             if "_" in "".join(fields):
-                values = [self._one(text, where) for text in fields]
+                values = [self._one(c, text, where) for c, text in enumerate(fields)]
         self.values.extend(values)
         self._rows += 1
 
-    def _one(self, text: str, where: str) -> float:
+    def _one(self, place: int, text: str, where: str) -> float:
         if rule.is_number(text):
             return float(text)
         self.holes.add(self._rows)
         if rule.is_missing(text):
             self.faults.add(MISSING, where, f"a number is missing{f': {text!r}' if text.strip() else ''}")
         elif rule.has_comma(text):
-            point = text.strip().replace(",", ".")
-            self.faults.add("decimal commas", where, f"{text!r} has a decimal comma; write {point} for it")
+            self.faults.add("decimal commas", where, f"{text!r} {rule.almost(text)}")
         else:
-            self.faults.add("fields that are not numbers", where, f"{text!r} is not a number")
+            what = rule.almost(text) or "is not a number"
+            if self.labels and text.isalpha():
+                what += f"; --columns can leave the column {self.labels[place]} out"
+            self.faults.add("fields that are not numbers", where, f"{text!r} {what}")
         return math.nan
 
     def matrix(self, rows: int, dim: int) -> Floats:
@@ -132,20 +143,24 @@ def read_separated(file: File, layout: Layout) -> Read:
     if heading is None and not lines:
         return Read(file, [], np.zeros((0, 1)), [], lambda _: b"", faults)
     width = len(heading or lines[0].fields)
+    if heading and lines and {len(line.fields) for line in lines} == {width + 1}:
+        raise DataError(
+            f"{file.shown}: the heading has {width} labels, and each row {width + 1} fields, as R writes names of rows;"
+            " put a label for the names in front of the heading"
+        )
     roles = _roles(file, layout, heading, width, [line.fields for line in lines if len(line.fields) == width > 1])
     weights = weight_column(layout.weights, heading[1:] if heading else (), file.shown)
     weighing = None if weights is None else weights + 1
     embedding = tuple(c for c in roles.embedding if c != weighing)
     others = [c for c in range(width) if c not in set(embedding)]
-    numbers, given, places = _Numbers(faults), array("d"), array("q")
+    called = [rule.label(c, heading) for c in embedding] if heading and len(embedding) > 1 else []
+    numbers, given, places = _Numbers(faults, called), array("d"), array("q")
     names: list[str] = []
     kept: list[list[str]] = []
     for line in itertools.chain(lines, stream):
         where = f"line {line.number}"
         if not len(line.fields) == width > 1:
-            wanted = f"{width - 1} were" if width > 1 else "some are"
-            text = f"a name and {len(line.fields) - 1} numbers; {wanted} expected"
-            faults.add("lines of another length", where, text)
+            faults.add("lines of another length", where, _length(line.fields, width, rule.SEPARATORS[expected]))
             continue
         numbers.add([line.fields[c] for c in embedding], where)
         if weighing is not None:
@@ -179,8 +194,17 @@ def read_separated(file: File, layout: Layout) -> Read:
         file, names, numbers.matrix(len(names), len(embedding)), Places(places, "line"), write,
         faults, None if weighing is None else given, heading=tuple(heading) if heading else None,
         kept=tuple(heading[c] if heading else str(c + 1) for c in more), assumed=(*assumed, *roles.assumed),
-        holes=frozenset(numbers.holes),
+        holes=frozenset(numbers.holes), labels=tuple(heading[c].strip() for c in embedding) if heading else None,
     )  # fmt: skip
+
+
+def _length(fields: Sequence[str], width: int, between: str) -> str:
+    """What is wrong with a line of too few fields, or too many."""
+    if width == 1:
+        blanks = "; where blanks are between them, let the file's name end in .txt" if " " in fields[0].strip() else ""
+        return f"one field alone; a name and its numbers are expected, with {between} between{blanks}"
+    quote = "; is a quotation mark not closed?" if any("\n" in text for text in fields) else ""
+    return f"a name and {len(fields) - 1} numbers; {width - 1} were expected{quote}"
 
 
 def _roles(
@@ -194,6 +218,8 @@ def _roles(
         found = rule.Names(column(layout.name_column, labels, file.shown, "--name-column"))
     else:
         found = rule.name_of(columns, heading)
+        if found.wrong:
+            raise DataError(f"{file.shown}: {found.wrong}; --name-column 1, if these numbers are the names")
         assumed += [found.assumed] * bool(found.assumed)
     name = found.place
     if layout.columns:
@@ -207,7 +233,7 @@ def _roles(
     enough = len(rows) > 1 or heading is not None
     texts = [
         c for c in rest
-        if enough and rows and not any(rule.is_number(text) or rule.has_comma(text) for text in columns[c])
+        if enough and rows and not any(rule.is_number(text) or rule.almost(text) for text in columns[c])
         and labels[c] != layout.weights
     ]  # fmt: skip
     if len(texts) == len(rest):  # then it is no column of texts, but no table
@@ -247,8 +273,7 @@ def read_word2vec(file: File, layout: Layout) -> Read:
     for number, fields in lines:
         where = f"line {number}"
         if len(fields) != dim + 1 or not dim:
-            text = f"a name and {len(fields) - 1} numbers; {f'{dim} were' if dim else 'some are'} expected"
-            faults.add("lines of another length", where, text)
+            faults.add("lines of another length", where, _length(fields, dim + 1, "one blank"))
             continue
         names.append(fields[0])
         numbers.add(fields[1:], where)
