@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 import psutil
 
+sys.path.append(str(Path(__file__).parents[1]))  # as pytest has it
+
 import flower_loopback
 import nvflare_deployment
 from lasting_cores import process_of
@@ -263,23 +265,40 @@ class OnFlower:
     def kill(self, name: str) -> None:
         """See `Engine`. A core outlives its SuperNode."""
         core = self.core(name)
-        self.deployment.kill(f"node{self.sites.names.index(name)}")
+        self.deployment.kill(self._node(name))
         os.kill(core, signal.SIGKILL)
+
+    def kill_app(self, name: str) -> None:
+        """SIGKILL the ClientApp of a site, which waits for its core."""
+        self.deployment.kill_app("flwr-clientapp", self._node(name))
+
+    def _node(self, name: str) -> str:
+        return f"node{self.sites.names.index(name)}"
+
+
+FLOWER_PATIENCE = {"stage_seconds": 60.0, "training_seconds": 40.0}
 
 
 def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]]:
     """All faults on a running deployment, and how the runs ended."""
-    trial, ends = Trial(sites, OnFlower(deployment, sites), slack=5.0), dict[str, Any]()
-    patience = {"stage_seconds": 60.0, "training_seconds": 90.0}
-    run = deployment.start(rounds=7, **patience)
-    found = list(while_they_train(trial, (0, 1, 3)))
-    ends["after a loss"] = deployment.finish(run, 900), _result(sites)
-    deployment.start_node(3)
-    fault, name, at = "it has another key", sites.names[1], time.time()
-    _stranger(sites, name)
-    ends[fault] = deployment.finish(deployment.start(rounds=1, **patience), 900), _result(sites)
-    found.append(trial.seen(fault, 1, at))
-    return found, ends
+    engine, ends = OnFlower(deployment, sites), dict[str, Any]()
+    trial = Trial(sites, engine, slack=5.0)
+    run = deployment.start(rounds=99, **FLOWER_PATIENCE)
+    found = [trial.strike("its ClientApp is killed", 0, engine.kill_app), *while_they_train(trial, range(5))]
+    at = time.time()
+    deployment.kill_app("flwr-serverapp")
+    own = trial._first(300, sites.names[0], at, ("waiting",))
+    end = Seen("the server's job is killed", "-", "-", 0.0, own.get("why", "-"), own.get("time", at) - at)
+    deployment.finish(run, 900)
+    deployment.start_node(4)
+    for fault, (victim, spoil) in WRONG.items():
+        name, at = sites.names[victim], time.time()
+        spoil(sites, name)
+        rounds = 1 if ends else sites.log("server", event="progress")[-1]["rounds"] + 1  # the first one goes on
+        ends[fault] = deployment.finish(deployment.start(rounds=rounds, **FLOWER_PATIENCE), 900), _result(sites)
+        found.append(trial.seen(fault, victim, at))
+        right_again(sites, name)
+    return [*found, end], ends
 
 
 def main(engine: str, keep: str = "") -> None:
@@ -290,7 +309,7 @@ def main(engine: str, keep: str = "") -> None:
             with nvflare_deployment.Deployment(folder, [f"site-{n}" for n in range(1, 6)]).running() as deployment:
                 found, _, ends = on_nvflare(deployment, folder)
         else:
-            sites = Sites(folder / "sites", replace(PARAMS, clients=4), seconds=0.3)
+            sites = Sites(folder / "sites", PARAMS, seconds=0.3)
             files = [sites.file(name) for name in sites.names]
             with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
                 found, ends = on_flower(running, sites)

@@ -301,9 +301,13 @@ class Client:
     def deserted(self) -> bool:
         """Nobody can give orders any more. Whether this core is about to end with an error, which it has to print."""
         if not self._over and not self._failed:
-            with suppress(OSError):
-                self._log.noted("stopped", why="the engine's process at this site has ended: its job is over, or died")
+            self.noted("stopped", "the engine's process at this site has ended: its job is over, or died")
         return self._failed
+
+    def noted(self, event: str, why: str) -> None:
+        """Write into the site's log what becomes of its core, if that can be written."""
+        with suppress(OSError):
+            self._log.noted(event, why=why)
 
     def stopped(self, error: Exception) -> bytes:
         """What others are told about an error. The full text goes only to this site, before anybody hears of it."""
