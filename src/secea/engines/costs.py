@@ -1,0 +1,123 @@
+"""What an engine adds to a federation's cost: time for each stage, CPU and memory of its processes, and no bytes.
+
+A model with few numbers for each engine, which `python -m bench.engine_costs` measured. docs/deploy.md compares what it
+predicts with real runs. The numbers are of one machine: another one is faster or slower, and no smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from secea.errors import ParamsError
+
+if TYPE_CHECKING:
+    from secea.forms.costs import Costs
+    from secea.params import Params
+
+EngineName: TypeAlias = Literal["nvflare", "flower"]
+NAMES: Final[tuple[str, ...]] = get_args(EngineName)
+TITLES: Final = {"nvflare": "NVFlare", "flower": "Flower"}
+PYTHON_BYTES: Final = 60_000_000
+"""The memory of Python, numpy and this package."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A kind of process, of which there is one at the server, or at each site."""
+
+    name: str
+    base: int
+    """Bytes of a process through which next to nothing has gone."""
+    copies: float
+    """How many times it holds what is on its way, at the server of each client."""
+    party: bool = False
+    """Whether the party itself runs in it, so that it holds what the party holds, too."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The processes of the server, or of a site."""
+
+    start: float
+    """CPU seconds until the first stage."""
+    stage: float
+    """CPU seconds for a stage; at the server for each client in it."""
+    byte: float
+    """CPU seconds for each byte that comes or goes."""
+    processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The numbers of one engine."""
+
+    start: float
+    """Seconds from the submission of a job to its first stage."""
+    wait: float
+    """Seconds of a stage in which nothing works: somebody looks for news at intervals."""
+    message: int
+    """The most bytes of a client in one message. A message costs as much as a stage; a part of one costs nothing."""
+    held: int
+    """The most bytes of one client that are on their way at a time."""
+    server: Side
+    client: Side
+
+
+ENGINES: Final[Mapping[str, Engine]] = {}
+
+
+@dataclass(frozen=True)
+class EngineCosts:
+    """What an engine adds to a plan."""
+
+    name: str
+    start_seconds: float
+    """From the submission of a job, or a run, to its first stage."""
+    stages: Mapping[str, int]
+    """Of the set-up and of a round."""
+    wait_seconds: Mapping[str, float]
+    """How much of the set-up and of a round is waiting for the engine."""
+    cpu_seconds: Mapping[str, Mapping[str, float]]
+    """What the processes of a client, and of the server, compute beside the protocol, in the set-up and in a round."""
+    memory: Mapping[str, Mapping[str, int]]
+    """Bytes of each process of a client, and of the server; the protocol's own are among them."""
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Bytes of all processes of a client, and of the server."""
+        return {party: sum(each.values()) for party, each in self.memory.items()}
+
+
+def engine_costs(name: str, params: Params, phases: Mapping[str, Costs], memory: Mapping[str, int]) -> EngineCosts:
+    """What this engine adds to a federation with these messages in each phase, and this memory of its parties."""
+    if name not in ENGINES:
+        raise ParamsError(f"engine must be one of {', '.join(NAMES)}, got {name!r}")
+    engine, clients = ENGINES[name], params.clients
+    cpu: dict[str, dict[str, float]] = {}
+    wait, passed = dict[str, float](), 0
+    for phase, costs in phases.items():
+        up, whole = costs.sent_by_clients / clients, costs.bytes.total()
+        turns = costs.stages + up // engine.message
+        wait[phase] = turns * engine.wait
+        cpu[phase] = {
+            "client": turns * engine.client.stage + whole / clients * engine.client.byte,
+            "server": turns * clients * engine.server.stage + whole * engine.server.byte,
+        }
+        passed = max(passed, round(max(up, whole / clients - up)))
+    held = min(passed, engine.held)
+    return EngineCosts(
+        name,
+        engine.start,
+        {phase: costs.stages for phase, costs in phases.items()},
+        wait,
+        cpu,
+        {
+            party: {
+                each.name: round(each.base + each.party * memory[party] + each.copies * held * served)
+                for each in side.processes
+            }
+            for party, side, served in (("client", engine.client, 1), ("server", engine.server, clients))
+        },
+    )
