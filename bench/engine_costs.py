@@ -25,7 +25,7 @@ import numpy as np
 from bench.engines import Found, Stretch, measured
 from bench.shapes import Shape
 from secea.commands.estimate import Machine
-from secea.engines.costs import Engine, Process, Side
+from secea.engines.costs import FLOWER_MESSAGE_BYTES, NO_BOUND, Engine, Process, Side
 from secea.forms import DEFAULT, form_of
 from secea.forms.costs import Costs, round_costs, setup_costs
 from secea.party.form import HELD_BYTES
@@ -34,13 +34,14 @@ SHAPES: Final = (
     Shape(clients=2, collusion=1, entities=400, own=270, dim=32),
     Shape(clients=6, collusion=1, entities=400, own=200, dim=32),
     Shape(clients=3, collusion=1, entities=40_000, own=24_000, dim=64),
+    Shape(clients=8, collusion=1, entities=20_000, own=8_000, dim=64),
     Shape(clients=2, collusion=1, entities=200_000, own=120_000, dim=64),
 )
 ROUNDS: Final = 4
 PARTS: Final = (1, 2, 3, 4, 6, 8)
 """How many parts of a client's messages may be on their way at a time."""
-MESSAGE: Final = {"nvflare": 1 << 62, "flower": 1 << 26}
-"""The most bytes in a message: of Flower `secea.engines.flower.MESSAGE_BYTES`; parts are cheap on NVFlare."""
+MESSAGE: Final = {"nvflare": NO_BOUND, "flower": FLOWER_MESSAGE_BYTES}
+"""The most bytes in a message that costs as much as a stage."""
 ROLES: Final = {
     "nvflare": {
         "server": {"job at the server": "job", "NVFlare's server": "NVFlare's server"},
@@ -126,13 +127,7 @@ def side(engine: str, party: str, cases: Sequence[Seen], held: int) -> Side:
         values.append([turns(engine, cost, clients) * served, cost.bytes.total() / shared])
         wanted.append(max(1e-3, each.cpu(engine, "round", party) - each.planned["round"][party]))
     stage, byte = least(values, wanted)
-    starts = []
-    for each in cases:
-        cost, clients = each.costs["setup"], each.shape.clients
-        served, shared = (1, clients) if party == "client" else (clients, 1)
-        known = turns(engine, cost, clients) * served * stage + cost.bytes.total() / shared * byte
-        starts.append(each.cpu(engine, "setup", party) - known)
-    return Side(max(0.0, statistics.median(starts)), stage, byte, tuple(processes(engine, party, cases, held)))
+    return Side(stage, byte, tuple(processes(engine, party, cases, held)))
 
 
 def processes(engine: str, party: str, cases: Sequence[Seen], held: int) -> list[Process]:
@@ -176,8 +171,9 @@ def fitted(engine: str, cases: Sequence[Seen]) -> Engine:
         wall = min(one.seconds for one in each.found.rounds)
         waits.append(max(0.0, wall - busy) / turns(engine, each.costs["round"], each.shape.clients))
     start = min(each.found.start for each in cases)
+    core = min(each.found.stretches[0].cpu["cores of clients"] / each.shape.clients for each in cases)
     sides = [side(engine, party, cases, held) for party in ("server", "client")]
-    return Engine(start, statistics.median(waits), MESSAGE[engine], held, *sides)
+    return Engine(start, core, statistics.median(waits), MESSAGE[engine], held, *sides)
 
 
 def best(cases: Sequence[Seen]) -> list[Seen]:

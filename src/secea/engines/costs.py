@@ -22,6 +22,10 @@ TITLES: Final = {"nvflare": "NVFlare", "flower": "Flower"}
 PYTHON_BYTES: Final = 60_000_000
 """The memory of Python, numpy and this package."""
 
+FLOWER_MESSAGE_BYTES: Final = 1 << 26
+"""Of a reply in one message. Flower holds messages as a whole, and takes a second or two for each."""
+NO_BOUND: Final = 1 << 62
+
 
 @dataclass(frozen=True)
 class Process:
@@ -40,8 +44,6 @@ class Process:
 class Side:
     """The processes of the server, or of a site."""
 
-    start: float
-    """CPU seconds until the first stage."""
     stage: float
     """CPU seconds for a stage; at the server for each client in it."""
     byte: float
@@ -55,6 +57,8 @@ class Engine:
 
     start: float
     """Seconds from the submission of a job to its first stage."""
+    core: float
+    """CPU seconds in which the core of a site starts, in the set-up."""
     wait: float
     """Seconds of a stage in which nothing works: somebody looks for news at intervals."""
     message: int
@@ -65,7 +69,55 @@ class Engine:
     client: Side
 
 
-ENGINES: Final[Mapping[str, Engine]] = {}
+ENGINES: Final[Mapping[str, Engine]] = {
+    "nvflare": Engine(
+        start=15.0,
+        core=0.3,
+        wait=0.04,
+        message=NO_BOUND,
+        held=3 << 24,
+        server=Side(
+            stage=0.004,
+            byte=2.5e-9,
+            processes=(Process("job", 300_000_000, 4.0, party=True), Process("NVFlare's server", 110_000_000, 1.2)),
+        ),
+        client=Side(
+            stage=0.004,
+            byte=2.5e-9,
+            processes=(
+                Process("core", PYTHON_BYTES, 0.0, party=True),
+                Process("job", 300_000_000, 10.0),
+                Process("NVFlare's client", 92_000_000, 0.0),
+            ),
+        ),
+    ),
+    "flower": Engine(
+        start=15.0,
+        core=0.3,
+        wait=2.0,
+        message=FLOWER_MESSAGE_BYTES,
+        held=1 << 26,
+        server=Side(
+            stage=0.1,
+            byte=1e-8,
+            processes=(
+                Process("ServerApp", 150_000_000, 1.0, party=True),
+                Process("SuperLink", 150_000_000, 4.0),
+                Process("SuperExec", 142_000_000, 0.0),
+            ),
+        ),
+        client=Side(
+            stage=1.1,
+            byte=1e-8,
+            processes=(
+                Process("core", PYTHON_BYTES, 0.0, party=True),
+                Process("ClientApp", 150_000_000, 4.0),
+                Process("SuperNode", 150_000_000, 4.0),
+                Process("SuperExec", 142_000_000, 0.0),
+            ),
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +154,9 @@ def engine_costs(name: str, params: Params, phases: Mapping[str, Costs], memory:
         turns = costs.stages + up // engine.message
         wait[phase] = turns * engine.wait
         cpu[phase] = {
-            "client": turns * engine.client.stage + whole / clients * engine.client.byte,
+            "client": engine.core * (phase == "setup")
+            + turns * engine.client.stage
+            + whole / clients * engine.client.byte,
             "server": turns * clients * engine.server.stage + whole * engine.server.byte,
         }
         passed = max(passed, round(max(up, whole / clients - up)))

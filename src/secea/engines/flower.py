@@ -32,6 +32,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
 from secea.engines.core import CoreError
+from secea.engines.costs import FLOWER_MESSAGE_BYTES as MESSAGE_BYTES
 from secea.engines.driver import Patience
 from secea.engines.host import told
 from secea.engines.lasting import LastingCore
@@ -48,8 +49,6 @@ _POLL_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 1.0
 BEAT_SECONDS: Final = 5.0
 """How often the SuperLink is asked who is online."""
-MESSAGE_BYTES: Final = 1 << 26
-"""Of a reply in one message. Flower holds messages as a whole, and takes a second or two for each."""
 STAGE_SECONDS: Final = 120.0
 """Time for one stage. Each stage starts a process at every client, and Flower needs a minute to notice a lost node."""
 
