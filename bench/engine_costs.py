@@ -4,13 +4,16 @@
     python -m bench.engine_costs nvflare --read a.json b.json      print the numbers of what was seen before
 
 A federation that was seen several times counts with the least that it took. What the parties themselves do is taken off
-by the estimates of `secea plan`, which are made beside each federation. Nothing else should use the machine. Linux.
+by the estimates of `secea plan`, which are made beside each federation. Beside what is seen here, the accepted run of
+`python -m bench engines` with ten sites counts, in which nothing else used the machine: waiting is taken from it alone.
+Linux.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -22,8 +25,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.engines import Found, Stretch, measured
-from bench.shapes import Shape
+from bench.engines import NAMES, Found, Stretch, measured
+from bench.figures import Run
+from bench.measure import ROOT
+from bench.shapes import FB15K, Shape
 from secea.commands.estimate import Machine
 from secea.engines.costs import FLOWER_MESSAGE_BYTES, NO_BOUND, Engine, Process, Side
 from secea.forms import DEFAULT, form_of
@@ -67,6 +72,8 @@ class Seen:
     found: Found
     planned: Mapping[str, Mapping[str, float]]
     """CPU seconds by phase and party."""
+    idle: bool = False
+    """Whether nothing else used the machine."""
 
     @property
     def costs(self) -> dict[str, Costs]:
@@ -90,12 +97,27 @@ class Seen:
         return whole / (self.shape.clients if party == "client" else 1)
 
 
-def seen(engine: str, shape: Shape) -> Seen:
-    """Run it, and plan it."""
+def planned(shape: Shape) -> Mapping[str, Mapping[str, float]]:
+    """What a plan without an engine says."""
     form = form_of(DEFAULT)
-    params = form.checked(shape.params())
-    found = measured(engine, shape, ROUNDS)
-    return Seen(shape, found, Machine().seconds(params, shape.entities, form))
+    return Machine().seconds(form.checked(shape.params()), shape.entities, form)
+
+
+def accepted(engine: str, shape: Shape = FB15K) -> Seen:
+    """The accepted run of this shape."""
+    run = Run.from_json(json.loads((ROOT / "bench" / "accepted.json").read_text(encoding="utf-8")))
+    grids = run.sections["engines"].grids
+    whole = grids["round"].rows[f"{NAMES[engine]}, {shape.clients} sites"]
+    roles = grids[f"{engine}-{shape.clients}"].rows
+    cpus = [
+        {role: row[column].median for role, row in roles.items()}
+        for column in ("CPU of start and set-up", "CPU of a round, all of them")
+    ]
+    to, back = (round(whole[column].median) for column in ("bytes to clients", "bytes from them"))
+    setup = Stretch(whole["wall, set-up"].median, cpus[0], 0, 0, 0)
+    each = Stretch(whole["wall"].median, cpus[1], to, back, 0)
+    memory = {role: round(row["most memory of one"].median) for role, row in roles.items()}
+    return Seen(shape, Found([setup, each], memory, math.inf), planned(shape), idle=True)
 
 
 # --------------------------------------------------------------------------------------------------------- the fit
@@ -135,8 +157,9 @@ def processes(engine: str, party: str, cases: Sequence[Seen], held: int) -> list
     found = []
     for role, name in ROLES[engine][party].items():
         own = role == next(iter(ROLES[engine][party]))
-        wanted = [each.found.memory[role] - own * each.memory[party] for each in cases]
-        values = [[1.0, way(each, held) * (each.shape.clients if party == "server" else 1)] for each in cases]
+        some = [each for each in cases if role in each.found.memory]
+        wanted = [each.found.memory[role] - own * each.memory[party] for each in some]
+        values = [[1.0, way(each, held) * (each.shape.clients if party == "server" else 1)] for each in some]
         base, copies = least(values, wanted)
         found.append(Process(name, round(base), copies if role != BOTH else 0.0, own))
     return found
@@ -155,7 +178,7 @@ def off(engine: str, cases: Sequence[Seen], held: int) -> float:
     errors = []
     for party in ("client", "server"):
         for role, each in zip(ROLES[engine][party], processes(engine, party, cases, held), strict=True):
-            for case in cases:
+            for case in (case for case in cases if role in case.found.memory):
                 served = case.shape.clients if party == "server" else 1
                 said = each.base + each.party * case.memory[party] + each.copies * way(case, held) * served
                 errors.append((said / case.found.memory[role] - 1) ** 2)
@@ -169,7 +192,8 @@ def fitted(engine: str, cases: Sequence[Seen]) -> Engine:
     for each in cases:
         busy = (each.cpu(engine, "round", "client") * each.shape.clients + each.cpu(engine, "round", "server")) / cores
         wall = min(one.seconds for one in each.found.rounds)
-        waits.append(max(0.0, wall - busy) / turns(engine, each.costs["round"], each.shape.clients))
+        if each.idle:
+            waits.append(max(0.0, wall - busy) / turns(engine, each.costs["round"], each.shape.clients))
     start = min(each.found.start for each in cases)
     core = min(each.found.stretches[0].cpu["cores of clients"] / each.shape.clients for each in cases)
     sides = [side(engine, party, cases, held) for party in ("server", "client")]
@@ -212,10 +236,10 @@ def main() -> None:
     cases: list[Any] = [each for path in args.read for each in read(path)]
     for shape in () if args.read else SHAPES:
         print(shape, file=sys.stderr)
-        cases.append(seen(args.engine, shape))
+        cases.append(Seen(shape, measured(args.engine, shape, ROUNDS), planned(shape)))
         if args.json:
             args.json.write_text(json.dumps([asdict(each) for each in cases], indent=1), encoding="utf-8")
-    print(pformat(fitted(args.engine, best(cases)), width=120))
+    print(pformat(fitted(args.engine, [*best(cases), accepted(args.engine)]), width=120))
 
 
 if __name__ == "__main__":

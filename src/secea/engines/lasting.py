@@ -10,6 +10,7 @@ listens. It works only on Linux. See `secea.engines.core` for a core that ends w
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
@@ -323,14 +324,14 @@ class _Door:
 
     def orders(self, idle: float, noted: Callable[[str, str], None]) -> Iterator[Asked]:
         """The orders, until the run is over, the state is gone, or no order has come for too long. `noted` is told."""
-        patience, quiet, last = idle, idle, time.monotonic()
+        patience, quiet, last = idle, math.inf, time.monotonic()
         while (stands := self._stands()) and time.monotonic() - last < patience:
             try:
                 asked = self._orders.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 if time.monotonic() - last > quiet:
                     noted("waiting", _SILENCE.format(quiet))
-                    quiet = patience
+                    quiet = math.inf
                 continue
             if asked.end > time.monotonic():
                 with limit(asked.seconds + _GRACE, partial(_give_up, asked.seconds, noted)):  # if the caller has gone
