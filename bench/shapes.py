@@ -150,7 +150,7 @@ class Scale:
     )
     """What is planned for an engine, and then runs on it; none is what the engine's numbers were fitted to."""
     deployed_rounds: int = 4
-    deployed_turns: int = 3
+    deployed_turns: int = 2
     training_rounds: int = 3
     """With one, the small data set."""
     ten_million: Shape = Shape(clients=5, collusion=2, entities=10_000_000, own=2_000_000, dim=32)

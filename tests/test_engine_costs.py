@@ -10,7 +10,9 @@ import pytest
 
 import secea
 from planned import SHAPES, shaped
+from secea.engines import costs
 from secea.engines.costs import ENGINES, FLOWER_MESSAGE_BYTES, NAMES, PYTHON_BYTES, EngineCosts, EngineName
+from secea.engines.port import PART_BYTES
 from secea.errors import ParamsError
 from secea.forms.costs import round_costs, setup_costs
 from secea.params import Params
@@ -25,18 +27,19 @@ def added(engine: EngineName, clients: int, entities: int = 3_000, dim: int = 16
     return found
 
 
-def whole(costs: EngineCosts, clients: int) -> tuple[float, ...]:
+def whole(found: EngineCosts, clients: int) -> tuple[float, ...]:
     """All that a federation costs more: CPU of all, waiting, memory of all, and what the server has of both."""
-    cpu = [each["server"] + clients * each["client"] for each in costs.cpu_seconds.values()]
-    own = [each["server"] for each in costs.cpu_seconds.values()]
-    memory = costs.total
+    cpu = [each["server"] + clients * each["client"] for each in found.cpu_seconds.values()]
+    own = [each["server"] for each in found.cpu_seconds.values()]
+    memory = found.total
     total = memory["server"] + clients * memory["client"]
-    return (*cpu, *own, *costs.wait_seconds.values(), total, memory["server"], costs.start_seconds)
+    return (*cpu, *own, *found.wait_seconds.values(), total, memory["server"], found.start_seconds)
 
 
 def test_every_engine_has_its_numbers() -> None:
     assert tuple(ENGINES) == NAMES
     assert ENGINES["flower"].message == FLOWER_MESSAGE_BYTES
+    assert costs.HELD_BYTES == PART_BYTES
 
 
 @ENGINE

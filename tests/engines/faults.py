@@ -1,12 +1,16 @@
 """What is seen of each fault, by the server and by the site, and after how many seconds: `python faults.py nvflare`.
 
+docs/deploy.md has both tables. What the tests see must be what they show, but for the numbers (`documented`).
+
 Real processes on loopback. Where it says so, a site is struck while it trains, which may take a minute.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -31,6 +35,7 @@ from secea.wire.keys import Identity
 from sites import Sites
 from trial import COMPLAINT
 
+ROOT = Path(__file__).parents[2]
 __all__ = ["COMPLAINT", "PATIENCE", "on_flower", "on_nvflare"]
 
 PARAMS = Params(clients=5, dim=8, dropouts=1, max_entities=30, max_union=40)
@@ -48,8 +53,33 @@ class Seen:
     server: str
     after: float
     """Seconds until the server knew it."""
+    event: str
     site: str
     site_after: float
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """As it stands in the documentation; nobody may be left to write."""
+        server = (f"`{self.cause}`: {self.server}", f"{self.after:.1f} s") if self.cause else (NOBODY, "")
+        site = (f"`{self.event}`: {self.site}", f"{self.site_after:.1f} s") if self.event else (NOBODY, "")
+        return (self.fault, *server, *site)
+
+
+NOBODY = "nobody is left to write"
+HEADS = {"nvflare": "| fault, on NVFlare |", "flower": "| fault, on Flower |"}
+
+
+def shape(row: Iterable[str]) -> tuple[str, ...]:
+    """A row without its numbers."""
+    return tuple(re.sub(r"\b\d+(\.\d+)?\b", "#", cell) for cell in row)
+
+
+def documented(engine: str) -> dict[str, tuple[str, ...]]:
+    """The rows of an engine's table in docs/deploy.md."""
+    _, _, text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8").partition(HEADS[engine])
+    lines = itertools.takewhile(lambda line: line.startswith("|"), text.splitlines()[2:])
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
+    return {row[0]: row for row in rows}
 
 
 class Engine(Protocol):
@@ -117,7 +147,19 @@ class Trial:
         name = self.sites.names[victim]
         lost = self._first(120 * self.slack, "server", at, ("lost",), f"client {victim}")
         own = self._first(5 * self.slack, name, at, FATES)
-        return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, own.get("why", "-"), own.get("time", at) - at)
+        return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, *self.own(own, at))
+
+    def own(self, line: Mapping[str, Any], at: float) -> tuple[str, str, float]:
+        """What a site wrote of its own fate: event, why, and after how long. Folders are left out."""
+        why = str(line.get("why", "")).replace(str(self.sites.folder), "/srv")
+        return str(line.get("event", "")), why, float(line.get("time", at)) - at
+
+    def orphaned(self, kill: Callable[[], object], seconds: float, events: Iterable[str]) -> Seen:
+        """The server's side of the run is killed."""
+        at = time.time()
+        kill()
+        own = self._first(seconds, self.sites.names[0], at, events)
+        return Seen("the server's job is killed", "", "", 0.0, *self.own(own, at))
 
     def _first(
         self, seconds: float, name: str, at: float, events: Iterable[str], client: str | None = None
@@ -150,7 +192,7 @@ def while_they_train(trial: Trial, victims: Sequence[int]) -> Iterator[Seen]:
 WRONG: Mapping[str, tuple[int, Callable[[Sites, str], None]]] = {
     "it has another key": (1, lambda sites, name: _stranger(sites, name)),
     "it has other parameters": (2, lambda sites, name: _other(sites, name)),
-    "its disk cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
+    "its state cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
 }
 """What can be wrong at a site before a run."""
 
@@ -170,14 +212,10 @@ def right_again(sites: Sites, name: str) -> None:
     sites.write(name, federation="../federation.json", identity="identity.pem", state="state")
 
 
-def markdown(found: Iterable[Seen]) -> str:
+def markdown(engine: str, found: Iterable[Seen]) -> str:
     """The table."""
-    head = "| fault | the server says | after | the site's own log says | after |\n| --- | --- | ---: | --- | ---: |\n"
-    return head + "\n".join(
-        f"| {each.fault} | {each.cause}: {each.server} | {each.after:.1f} s"
-        f" | {each.site} | {f'{each.site_after:.1f} s' if each.site != '-' else ''} |"
-        for each in found
-    )
+    head = f"{HEADS[engine]} the server's log | after | the site's own log | after |\n|---|---|---:|---|---:|\n"
+    return head + "\n".join(f"| {' | '.join(each.row)} |" for each in found)
 
 
 # ---------------------------------------------------------------------------------------------------------- on NVFlare
@@ -229,10 +267,7 @@ def on_nvflare(deployment: Any, folder: Path) -> tuple[list[Seen], Sites, dict[s
         right_again(sites, name)
     job, at = submitted(1000), time.time()
     waited(lambda: sites.log("server", event="progress")[-1]["time"] > at, 90, "a round")
-    at = time.time()
-    deployment.job_process("localhost", job).kill()
-    own = trial._first(90, sites.names[0], at, FATES)
-    found.append(Seen("the server's job is killed", "-", "-", 0.0, own.get("why", "-"), own.get("time", at) - at))
+    found.append(trial.orphaned(deployment.job_process("localhost", job).kill, 90, FATES))
     return found, sites, ends
 
 
@@ -285,10 +320,7 @@ def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]
     trial = Trial(sites, engine, slack=5.0)
     run = deployment.start(rounds=99, **FLOWER_PATIENCE)
     found = [trial.strike("its ClientApp is killed", 0, engine.kill_app), *while_they_train(trial, range(5))]
-    at = time.time()
-    deployment.kill_app("flwr-serverapp")
-    own = trial._first(300, sites.names[0], at, ("waiting",))
-    end = Seen("the server's job is killed", "-", "-", 0.0, own.get("why", "-"), own.get("time", at) - at)
+    end = trial.orphaned(lambda: deployment.kill_app("flwr-serverapp"), 300, ("waiting",))
     deployment.finish(run, 900)
     deployment.start_node(4)
     for fault, (victim, spoil) in WRONG.items():
@@ -313,7 +345,7 @@ def main(engine: str, keep: str = "") -> None:
             files = [sites.file(name) for name in sites.names]
             with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
                 found, ends = on_flower(running, sites)
-        print(markdown(found))
+        print(markdown(engine, found))
         for name, end in ends.items():
             print(name, end)
     finally:

@@ -25,6 +25,8 @@ PYTHON_BYTES: Final = 60_000_000
 FLOWER_MESSAGE_BYTES: Final = 1 << 26
 """Of a reply in one message. Flower holds messages as a whole, and takes a second or two for each."""
 NO_BOUND: Final = 1 << 62
+HELD_BYTES: Final = 1 << 24
+"""The most bytes in a part of an order or of a reply: `secea.party.form.HELD_BYTES`, without its imports."""
 
 
 @dataclass(frozen=True)
@@ -71,23 +73,23 @@ class Engine:
 
 ENGINES: Final[Mapping[str, Engine]] = {
     "nvflare": Engine(
-        start=15.0,
-        core=0.3,
-        wait=0.04,
+        start=24.6,
+        core=0.275,
+        wait=0.091,
         message=NO_BOUND,
-        held=3 << 24,
+        held=2 * HELD_BYTES,
         server=Side(
-            stage=0.004,
-            byte=2.5e-9,
-            processes=(Process("job", 300_000_000, 4.0, party=True), Process("NVFlare's server", 110_000_000, 1.2)),
+            stage=0.0044,
+            byte=2.73e-9,
+            processes=(Process("job", 393_000_000, 2.63, party=True), Process("NVFlare's server", 129_000_000, 1.16)),
         ),
         client=Side(
             stage=0.004,
-            byte=2.5e-9,
+            byte=2.27e-9,
             processes=(
-                Process("core", PYTHON_BYTES, 0.0, party=True),
-                Process("job", 300_000_000, 10.0),
-                Process("NVFlare's client", 92_000_000, 0.0),
+                Process("core", PYTHON_BYTES, 0.12, party=True),
+                Process("job", 385_000_000, 7.25),
+                Process("NVFlare's client", 101_000_000, 0.0),
             ),
         ),
     ),
@@ -96,7 +98,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         core=0.3,
         wait=2.0,
         message=FLOWER_MESSAGE_BYTES,
-        held=1 << 26,
+        held=2 * HELD_BYTES,
         server=Side(
             stage=0.1,
             byte=1e-8,
