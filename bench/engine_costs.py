@@ -5,8 +5,8 @@
 
 A federation that was seen several times counts with the least that it took. What the parties themselves do is taken off
 by the estimates of `secea plan`, which are made beside each federation. Beside what is seen here, the accepted run of
-`python -m bench engines` with ten sites counts, in which nothing else used the machine: waiting is taken from it alone.
-Linux.
+`python -m bench engines` with ten sites counts, in which nothing else used the machine: waiting is taken from it alone,
+and CPU is scaled to it. Linux.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.figures import Run
 from bench.measure import ROOT
 from bench.shapes import FB15K, Shape
 from secea.commands.estimate import Machine
-from secea.engines.costs import FLOWER_MESSAGE_BYTES, NO_BOUND, Engine, Process, Side
+from secea.engines.costs import FLOWER_MESSAGE_BYTES, NO_BOUND, PYTHON_BYTES, Engine, Process, Side
 from secea.forms import DEFAULT, form_of
 from secea.forms.costs import Costs, round_costs, setup_costs
 from secea.party.form import HELD_BYTES
@@ -149,7 +149,13 @@ def side(engine: str, party: str, cases: Sequence[Seen], held: int) -> Side:
         values.append([turns(engine, cost, clients) * served, cost.bytes.total() / shared])
         wanted.append(max(1e-3, each.cpu(engine, "round", party) - each.planned["round"][party]))
     stage, byte = least(values, wanted)
-    return Side(stage, byte, tuple(processes(engine, party, cases, held)))
+    slower = [
+        (stage * turned + byte * passed) / took
+        for case, (turned, passed), took in zip(cases, values, wanted, strict=True)
+        if case.idle
+    ]
+    busy = statistics.median(slower or [1.0])  # CPU seconds are longer where others use the machine, too
+    return Side(stage / busy, byte / busy, tuple(processes(engine, party, cases, held)))
 
 
 def processes(engine: str, party: str, cases: Sequence[Seen], held: int) -> list[Process]:
@@ -161,7 +167,7 @@ def processes(engine: str, party: str, cases: Sequence[Seen], held: int) -> list
         wanted = [each.found.memory[role] - own * each.memory[party] for each in some]
         values = [[1.0, way(each, held) * (each.shape.clients if party == "server" else 1)] for each in some]
         base, copies = least(values, wanted)
-        found.append(Process(name, round(base), copies if role != BOTH else 0.0, own))
+        found.append(Process(name, max(round(base), PYTHON_BYTES), copies if role != BOTH else 0.0, own))
     return found
 
 

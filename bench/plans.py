@@ -82,6 +82,9 @@ def planned(scale: Scale, tick: Tick) -> Section:
         phases = {phase: found["phases"][phase]["one_machine"] for phase in ("setup", "round")}
         rounds = [one for run in runs for one in run.rounds]
         least = min(sum(one.cpu.values()) for one in rounds)
+        seconds.rows[f"{title}: start"] = _beside(
+            "wall", found["engine"]["start_seconds"], min(run.start for run in runs), "s"
+        )
         seconds.rows[f"{title}: set-up"] = _beside(
             "wall", phases["setup"]["seconds"], min(run.stretches[0].seconds for run in runs), "s"
         )

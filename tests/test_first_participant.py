@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secea.engines.host import Participant
-from secea.table import Table
+from secea.engines.host import Means, Participant
+from secea.table import as_table
 from test_docs import examples
 
 
@@ -21,9 +21,9 @@ def test_the_tutorials_first_participant_keeps_the_last_means(tmp_path: Path, mo
     assert callable(made)
     site = made()
     assert isinstance(site, Participant)
-    given = tuple(site.names())
-    assert len(given) == len(site.train(None, 1).names)
-    last = Table(given, np.arange(2.0 * len(given), dtype=np.float32).reshape(-1, 2))
+    given = tuple(map(str, site.names()))
+    assert len(given) == len(as_table(site.train(None, 1), 2).names)
+    last = Means(given, np.arange(2.0 * len(given), dtype=np.float32).reshape(-1, 2))
     site.done(last)
     with np.load("means.npz") as kept:
         assert tuple(kept["names"].tolist()) == given

@@ -14,8 +14,9 @@ from secea.cli import main
 from secea.commands.estimate import Machine
 from secea.commands.fits import duration, size
 from secea.engines.costs import ENGINES, NAMES, PYTHON_BYTES, TITLES
+from secea.engines.files import write_session
 from secea.params import Params
-from test_policy import session, write_session
+from test_policy import session
 
 WORDS = ["plan", "--clients", "4", "--collusion", "3", "--entities", "3000", "--per-client", "1500", "--dim", "16"]
 PARAMS = Params(clients=4, collusion=3, dim=16, max_entities=1500, max_union=3000)

@@ -112,15 +112,17 @@ class Trial:
     slack: float = 1.0
     """How many times longer than on NVFlare things may take."""
 
-    def strike(self, fault: str, victim: int, act: Callable[[str], object], *, returns: bool = True) -> Seen:
-        """Do something to a client while it trains."""
+    def strike(
+        self, fault: str, victim: int, act: Callable[[str], object], *, returns: bool = True, trains_on: bool = True
+    ) -> Seen:
+        """Do something to a client while it trains. `trains_on`: until its own log says something."""
         name = self.sites.names[victim]
         folder = self.sites.folder / name
         (folder / "hold").touch()
         waited(lambda: self._held(name), 120 * self.slack, f"{name} trains")
         at = time.time()
         act(name)
-        seen = self.seen(fault, victim, at)
+        seen = self.seen(fault, victim, at, (folder / "hold").touch if trains_on else (folder / "hold").unlink)
         for file in ("hold", "raise"):
             (folder / file).unlink(missing_ok=True)
         if returns:
@@ -142,10 +144,11 @@ class Trial:
             f"return of client {victim} after {seen}",
         )
 
-    def seen(self, fault: str, victim: int, at: float) -> Seen:
-        """What is written of a fault at that time."""
+    def seen(self, fault: str, victim: int, at: float, then: Callable[[], object] = bool) -> Seen:
+        """What is written of a fault at that time. `then` is done when the server knows of it."""
         name = self.sites.names[victim]
         lost = self._first(120 * self.slack, "server", at, ("lost",), f"client {victim}")
+        then()
         own = self._first(5 * self.slack, name, at, FATES)
         return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, *self.own(own, at))
 
@@ -319,7 +322,8 @@ def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]
     engine, ends = OnFlower(deployment, sites), dict[str, Any]()
     trial = Trial(sites, engine, slack=5.0)
     run = deployment.start(rounds=99, **FLOWER_PATIENCE)
-    found = [trial.strike("its ClientApp is killed", 0, engine.kill_app), *while_they_train(trial, range(5))]
+    found = [trial.strike("its ClientApp is killed", 0, engine.kill_app, trains_on=False)]
+    found += while_they_train(trial, range(5))
     end = trial.orphaned(lambda: deployment.kill_app("flwr-serverapp"), 300, ("waiting",))
     deployment.finish(run, 900)
     deployment.start_node(4)

@@ -73,53 +73,54 @@ class Engine:
 
 ENGINES: Final[Mapping[str, Engine]] = {
     "nvflare": Engine(
-        start=24.6,
+        start=23.2,
         core=0.275,
         wait=0.091,
         message=NO_BOUND,
-        held=2 * HELD_BYTES,
+        held=3 * HELD_BYTES,
         server=Side(
-            stage=0.0044,
-            byte=2.73e-9,
-            processes=(Process("job", 393_000_000, 2.63, party=True), Process("NVFlare's server", 129_000_000, 1.16)),
+            stage=0.00356,
+            byte=2.21e-9,
+            processes=(Process("job", 387_000_000, 2.57, party=True), Process("NVFlare's server", 129_000_000, 1.04)),
         ),
         client=Side(
-            stage=0.004,
-            byte=2.27e-9,
+            stage=0.00295,
+            byte=1.89e-9,
             processes=(
-                Process("core", PYTHON_BYTES, 0.12, party=True),
-                Process("job", 385_000_000, 7.25),
+                Process("core", PYTHON_BYTES, 0.54, party=True),
+                Process("job", 396_000_000, 5.15),
                 Process("NVFlare's client", 101_000_000, 0.0),
             ),
         ),
     ),
     "flower": Engine(
-        start=15.0,
-        core=0.3,
-        wait=2.0,
+        start=10.8,
+        core=0.306,
+        wait=1.81,
         message=FLOWER_MESSAGE_BYTES,
-        held=2 * HELD_BYTES,
+        held=4 * HELD_BYTES,
         server=Side(
-            stage=0.1,
-            byte=1e-8,
+            stage=0.124,
+            byte=4.38e-9,
             processes=(
-                Process("ServerApp", 150_000_000, 1.0, party=True),
-                Process("SuperLink", 150_000_000, 4.0),
-                Process("SuperExec", 142_000_000, 0.0),
+                Process("ServerApp", 165_000_000, 0.84, party=True),
+                Process("SuperLink", 172_000_000, 4.28),
+                Process("SuperExec", 146_000_000, 0.0),
             ),
         ),
         client=Side(
-            stage=1.1,
-            byte=1e-8,
+            stage=1.22,
+            byte=7.57e-9,
             processes=(
-                Process("core", PYTHON_BYTES, 0.0, party=True),
-                Process("ClientApp", 150_000_000, 4.0),
-                Process("SuperNode", 150_000_000, 4.0),
-                Process("SuperExec", 142_000_000, 0.0),
+                Process("core", PYTHON_BYTES, 0.7, party=True),
+                Process("ClientApp", 150_000_000, 5.99),
+                Process("SuperNode", 167_000_000, 7.12),
+                Process("SuperExec", 146_000_000, 0.0),
             ),
         ),
     ),
 }
+"""Measured by `python -m bench.engine_costs nvflare`, and `flower`, on two cores of an AMD EPYC."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from secea.engines.core import (
 )
 from secea.engines.host import told
 from secea.engines.site import BUSY_SECONDS, Site
-from secea.errors import SecEAError
+from secea.errors import SecEAError, SnapshotError
 from secea.wire.keys import digest
 from secea.wire.messages import Buffer
 
@@ -181,7 +181,7 @@ class LastingCore:
             site = Site.read(self._file)
         except SecEAError as error:
             raise CoreError(told(error)) from None
-        while (lock := _lock(site.state)) is None:
+        while (lock := self._locked(site)) is None:
             if time.monotonic() > end:
                 raise CoreError(BUSY)
             time.sleep(_LOOK_SECONDS / 10)
@@ -190,12 +190,23 @@ class LastingCore:
         finally:
             os.close(lock)
 
+    def _locked(self, site: Site) -> int | None:
+        try:
+            return _lock(site.state)
+        except SecEAError as error:
+            raise self._noted(error) from None
+
+    def _noted(self, error: SecEAError) -> CoreError:
+        """No core can be reached: what others are told. The site's log has all of it."""
+        note_stopped(self._file, str(error))
+        return CoreError(told(error))
+
     def _connected(self, site: Site) -> socket.socket | None:
         """A connection to the running core, or None if there is none. A core with other settings is ended."""
         try:
             address, settings = _Address.read(site.state), _settings(site)
         except SecEAError as error:
-            raise CoreError(told(error)) from None
+            raise self._noted(error) from None
         if address and address.settings == settings:
             return _connection(address)
         if address:
@@ -246,7 +257,7 @@ def _lock(state: Path) -> int | None:
     except FileNotFoundError:  # the folder was removed in the meantime
         return None
     except OSError as error:
-        raise CoreError(f"its state directory cannot be used: {error.strerror}") from None
+        raise SnapshotError(f"the state directory {state} cannot be used: {error.strerror}") from None
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):  # otherwise it was replaced
