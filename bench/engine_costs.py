@@ -148,12 +148,10 @@ def side(engine: str, party: str, cases: Sequence[Seen], held: int) -> Side:
         served, shared = (1, clients) if party == "client" else (clients, 1)
         values.append([turns(engine, cost, clients) * served, cost.bytes.total() / shared])
         wanted.append(max(1e-3, each.cpu(engine, "round", party) - each.planned["round"][party]))
-    stage, byte = least(values, wanted)
-    slower = [
-        (stage * turned + byte * passed) / took
-        for case, (turned, passed), took in zip(cases, values, wanted, strict=True)
-        if case.idle
-    ]
+    lines = list(zip(cases, values, wanted, strict=True))
+    seen = [line for line in lines if not line[0].idle] or lines
+    stage, byte = least([each for _, each, _ in seen], [each for _, _, each in seen])
+    slower = [(stage * turned + byte * passed) / took for case, (turned, passed), took in lines if case.idle]
     busy = statistics.median(slower or [1.0])  # CPU seconds are longer where others use the machine, too
     return Side(stage / busy, byte / busy, tuple(processes(engine, party, cases, held)))
 

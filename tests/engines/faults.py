@@ -1,16 +1,14 @@
 """What is seen of each fault, by the server and by the site, and after how many seconds: `python faults.py nvflare`.
 
-docs/deploy.md has both tables. What the tests see must be what they show, but for the numbers (`documented`).
+docs/deploy.md has both tables. What the tests see must be what they show, but for the numbers (`fault_table`).
 
 Real processes on loopback. Where it says so, a site is struck while it trains, which may take a minute.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -27,6 +25,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # as pytest has it
 
 import flower_loopback
 import nvflare_deployment
+from fault_table import Seen, markdown
 from lasting_cores import process_of
 from secea.engines.driver import Patience
 from secea.engines.files import write_identity
@@ -35,51 +34,12 @@ from secea.wire.keys import Identity
 from sites import Sites
 from trial import COMPLAINT
 
-ROOT = Path(__file__).parents[2]
 __all__ = ["COMPLAINT", "PATIENCE", "on_flower", "on_nvflare"]
 
 PARAMS = Params(clients=5, dim=8, dropouts=1, max_entities=30, max_union=40)
 PATIENCE = Patience(stage=10.0, training=50.0)
 FATES = ("stopped", "left out")
 """Events at a site that say why it does not take part."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a fault looked like."""
-
-    fault: str
-    cause: str
-    server: str
-    after: float
-    """Seconds until the server knew it."""
-    event: str
-    site: str
-    site_after: float
-
-    @property
-    def row(self) -> tuple[str, str, str, str, str]:
-        """As it stands in the documentation; nobody may be left to write."""
-        server = (f"`{self.cause}`: {self.server}", f"{self.after:.1f} s") if self.cause else (NOBODY, "")
-        site = (f"`{self.event}`: {self.site}", f"{self.site_after:.1f} s") if self.event else (NOBODY, "")
-        return (self.fault, *server, *site)
-
-
-NOBODY = "nobody is left to write"
-HEADS = {"nvflare": "| fault, on NVFlare |", "flower": "| fault, on Flower |"}
-
-
-def shape(row: Iterable[str]) -> tuple[str, ...]:
-    """A row without its numbers."""
-    return tuple(re.sub(r"\b\d+(\.\d+)?\b", "#", cell) for cell in row)
-
-
-def documented(engine: str) -> dict[str, tuple[str, ...]]:
-    """The rows of an engine's table in docs/deploy.md."""
-    _, _, text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8").partition(HEADS[engine])
-    lines = itertools.takewhile(lambda line: line.startswith("|"), text.splitlines()[2:])
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
-    return {row[0]: row for row in rows}
 
 
 class Engine(Protocol):
@@ -213,12 +173,6 @@ def _other(sites: Sites, name: str) -> None:
 def right_again(sites: Sites, name: str) -> None:
     """A site as it was at first."""
     sites.write(name, federation="../federation.json", identity="identity.pem", state="state")
-
-
-def markdown(engine: str, found: Iterable[Seen]) -> str:
-    """The table."""
-    head = f"{HEADS[engine]} the server's log | after | the site's own log | after |\n|---|---|---:|---|---:|\n"
-    return head + "\n".join(f"| {' | '.join(each.row)} |" for each in found)
 
 
 # ---------------------------------------------------------------------------------------------------------- on NVFlare

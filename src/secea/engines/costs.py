@@ -79,13 +79,13 @@ ENGINES: Final[Mapping[str, Engine]] = {
         message=NO_BOUND,
         held=3 * HELD_BYTES,
         server=Side(
-            stage=0.00356,
-            byte=2.21e-9,
+            stage=0.0031,
+            byte=2.19e-9,
             processes=(Process("job", 387_000_000, 2.57, party=True), Process("NVFlare's server", 129_000_000, 1.04)),
         ),
         client=Side(
-            stage=0.00295,
-            byte=1.89e-9,
+            stage=0.0021,
+            byte=1.67e-9,
             processes=(
                 Process("core", PYTHON_BYTES, 0.54, party=True),
                 Process("job", 396_000_000, 5.15),
@@ -100,8 +100,8 @@ ENGINES: Final[Mapping[str, Engine]] = {
         message=FLOWER_MESSAGE_BYTES,
         held=4 * HELD_BYTES,
         server=Side(
-            stage=0.124,
-            byte=4.38e-9,
+            stage=0.114,
+            byte=5.05e-9,
             processes=(
                 Process("ServerApp", 165_000_000, 0.84, party=True),
                 Process("SuperLink", 172_000_000, 4.28),
@@ -110,7 +110,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         ),
         client=Side(
             stage=1.22,
-            byte=7.57e-9,
+            byte=7.5e-9,
             processes=(
                 Process("core", PYTHON_BYTES, 0.7, party=True),
                 Process("ClientApp", 150_000_000, 5.99),
