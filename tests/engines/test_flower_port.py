@@ -19,11 +19,13 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 from flwr.supercore.task_identity import TaskIdentity
 
+import secea
 from lasting_cores import cores_of, ended, process_of, waited
 from secea.engines import flower, run
 from secea.engines import port as port_module
 from secea.engines.core import CoreError
 from secea.engines.driver import Patience
+from secea.engines.files import key_fingerprint
 from secea.engines.host import Host, told
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Alive, Failure, Order, Reply, Task, Terms
@@ -253,6 +255,18 @@ def test_a_node_that_is_back_takes_part_in_the_next_round_but_one(grid: Grid, si
     assert sites.lost() == [("client 4", "its node is not online any more")]
     assert sites.rounds()[-1]["clients"] == list(range(N))
     sites.check_means()
+
+
+def test_the_servers_log_says_at_its_start_who_and_what_runs_and_ends_with_the_end(grid: Grid, sites: Sites) -> None:
+    site = Site.read(sites.file("server"))
+    port = flower.FlowerPort(cast(Any, grid), sites.names)
+    run.serve(site, port, 1, QUICK, logging.getLogger(), run="job 7")
+    start, *_, end = sites.log("server")
+    assert end["event"] == "end"
+    assert (start["event"], start["run"], start["rounds"], start["party"]) == ("start", "job 7", 1, "server")
+    assert start["secea"] == secea.__version__
+    assert start["session"] == site.session.fingerprint
+    assert start["key"] == key_fingerprint(sites.identities["server"].public)
 
 
 class Crash(Exception):
