@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import pytest
@@ -116,3 +117,15 @@ def test_a_reply_of_several_messages_of_flower_costs_a_stage_for_each() -> None:
 def test_an_engine_that_is_not_known_is_refused_with_those_that_are() -> None:
     with pytest.raises(ParamsError, match="engine must be one of nvflare, flower, got 'ray'"):
         secea.plan(Params(clients=3, dim=2), entities=10, engine="ray")  # type: ignore[arg-type]
+
+
+@ENGINE
+def test_a_notebook_shows_what_the_engine_adds(engine: EngineName) -> None:
+    params = Params(clients=3, dim=2)
+    shown, plain = (secea.plan(params, entities=10, engine=each)._repr_html_() for each in (engine, None))
+    assert costs.TITLES[engine] in shown
+    assert all(
+        escape(each.name) in shown for each in (*ENGINES[engine].server.processes, *ENGINES[engine].client.processes)
+    )
+    assert plain in shown
+    assert "Memory" not in plain

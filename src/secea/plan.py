@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secea.engines.costs import EngineCosts, EngineName, engine_costs
+from secea.engines.costs import TITLES, EngineCosts, EngineName, engine_costs
 from secea.errors import ParamsError
 from secea.forms import DEFAULT, FormName, QueriesName, form_of
 from secea.forms.costs import round_costs, setup_costs
@@ -57,7 +57,21 @@ class Plan:
             ("sent by clients", sent["setup"], sent["round"]),
             ("multiplications", self.setup_multiplications, self.round_multiplications),
         ]
-        return html_table("Plan", header, rows) + html_table("Trust", [""], [(each,) for each in self.trust])
+        trust = html_table("Trust", [""], [(each,) for each in self.trust])
+        return html_table("Plan", header, rows) + trust + (self._engine_html(self.engine) if self.engine else "")
+
+    @staticmethod
+    def _engine_html(engine: EngineCosts) -> str:
+        rows: list[tuple[object, ...]] = [
+            ("stages", *engine.stages.values()),
+            ("waits, s", *engine.wait_seconds.values()),
+        ]
+        memory = [
+            (party, process, size(count)) for party, each in engine.memory.items() for process, count in each.items()
+        ]
+        return html_table(f"On {TITLES[engine.name]}", ["", *engine.stages], rows) + html_table(
+            "Memory", ["of each", "process", ""], memory
+        )
 
 
 def plan(

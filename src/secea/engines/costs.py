@@ -1,7 +1,7 @@
 """What an engine adds to a federation's cost: time for each stage, CPU and memory of its processes, and no bytes.
 
 A model with few numbers for each engine, which `python -m bench.engine_costs` measured. docs/deploy.md compares what it
-predicts with real runs. The numbers are of one machine: another one is faster or slower, and no smaller.
+predicts with real runs. The times are those of one machine; memory hardly depends on it.
 """
 
 from __future__ import annotations
@@ -163,18 +163,18 @@ def engine_costs(name: str, params: Params, phases: Mapping[str, Costs], memory:
             "server": turns * clients * engine.server.stage + whole * engine.server.byte,
         }
         passed = max(passed, round(max(up, whole / clients - up)))
-    held = min(passed, engine.held)
+    stages = {phase: costs.stages for phase, costs in phases.items()}
     return EngineCosts(
-        name,
-        engine.start,
-        {phase: costs.stages for phase, costs in phases.items()},
-        wait,
-        cpu,
-        {
-            party: {
-                each.name: round(each.base + each.party * memory[party] + each.copies * held * served)
-                for each in side.processes
-            }
-            for party, side, served in (("client", engine.client, 1), ("server", engine.server, clients))
-        },
+        name, engine.start, stages, wait, cpu, _memory(engine, clients, min(passed, engine.held), memory)
     )
+
+
+def _memory(engine: Engine, clients: int, held: int, memory: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Bytes of each process, if so many of each client are on their way."""
+    return {
+        party: {
+            each.name: round(each.base + each.party * memory[party] + each.copies * held * served)
+            for each in side.processes
+        }
+        for party, side, served in (("client", engine.client, 1), ("server", engine.server, clients))
+    }
