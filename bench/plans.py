@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, Final
 
-from bench.engine_costs import ROLES
+from bench.engine_costs import ROLES, accepted
 from bench.engines import NAMES, measured
 from bench.figures import Figure, Grid, Section, ratios
 from bench.hashed import hashed_names
@@ -27,6 +27,8 @@ from secea import Federation
 from secea.arithmetic.field import keep_freed_memory
 from secea.commands.costs import Setting, costs
 from secea.commands.estimate import Machine
+from secea.engines.costs import NAMES as ENGINES
+from secea.engines.costs import EngineName
 from secea.errors import FederationError
 from secea.forms import form_of
 
@@ -77,8 +79,7 @@ def planned(scale: Scale, tick: Tick) -> Section:
         title = f"{NAMES[engine]}, {shape}"
         tick(title)
         runs = [measured(engine, shape, scale.deployed_rounds, hashed=False) for _ in range(scale.deployed_turns)]
-        form = form_of("keyed")
-        found = costs(form.checked(shape.params()), form, Setting(Machine(), 1000.0, engine))
+        found = _told(engine, shape)
         phases = {phase: found["phases"][phase]["one_machine"] for phase in ("setup", "round")}
         rounds = [one for run in runs for one in run.rounds]
         least = min(sum(one.cpu.values()) for one in rounds)
@@ -97,7 +98,24 @@ def planned(scale: Scale, tick: Tick) -> Section:
                 most = max(run.memory[role] for run in runs)
                 memory.rows[f"{title}: {name} {process}"] = _beside("memory", processes[process], most, "B")
     about = f"predicted, and the least time and most memory of {scale.deployed_turns} runs; all parties on one machine"
-    return Section(about, {"seconds": seconds, "memory": memory})
+    return Section(about, {"accepted": before(scale), "seconds": seconds, "memory": memory})
+
+
+def before(scale: Scale) -> Grid:
+    """The same beside rounds of the accepted run of `python -m bench engines`, which had the machine to itself."""
+    grid = Grid("What `secea plan --engine` predicts of a round, and what it was on an idle machine")
+    for engine in ENGINES:
+        fewest = accepted(engine, scale.peers.but(clients=min(Scale().engine_sites)))
+        each, (one, *_) = _told(engine, fewest.shape)["phases"]["round"]["one_machine"], fewest.found.rounds
+        wall, cpu = _beside("wall", each["seconds"], one.seconds, "s"), sum(one.cpu.values())
+        grid.rows[f"{NAMES[engine]}, {fewest.shape}"] = wall | _beside("CPU", each["cpu_seconds"], cpu, "s")
+    return grid
+
+
+def _told(engine: EngineName, shape: Shape) -> dict[str, Any]:
+    """What a plan says."""
+    form = form_of("keyed")
+    return costs(form.checked(shape.params()), form, Setting(Machine(), 1000.0, engine))
 
 
 def _beside(what: str, predicted: float, real: float, unit: str) -> dict[str, Figure]:

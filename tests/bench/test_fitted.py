@@ -13,9 +13,9 @@ from bench import engine_costs as fit
 from bench import plans
 from bench.engine_costs import ROLES, SHAPES, Seen, fitted
 from bench.engines import Found, Stretch
-from bench.shapes import FB15K, QUICK, Shape
+from bench.shapes import FB15K, Scale, Shape
 from secea.commands.estimate import Machine
-from secea.engines.costs import ENGINES, NAMES, EngineName
+from secea.engines.costs import ENGINES, NAMES, TITLES, EngineName
 from secea.engines.costs import engine_costs as costs_of
 from secea.forms import form_of
 
@@ -89,13 +89,17 @@ def test_a_plan_is_compared_with_the_least_time_and_the_most_memory(
     answers = iter([runs[0].found, heavier])
     monkeypatch.setattr(plans, "measured", lambda *_, **__: next(answers))
     monkeypatch.setattr(plans, "Machine", lambda: known(PLANNED))
-    section = plans.planned(replace(QUICK, deployed=((engine, shape),), deployed_turns=2), lambda _: None)
+    monkeypatch.setattr(fit, "Machine", lambda: known(PLANNED))
+    section = plans.planned(replace(Scale(), deployed=((engine, shape),), deployed_turns=2), lambda _: None)
     rows, memory = (section.grids[name].rows for name in ("seconds", "memory"))
     (each,) = [row for title, row in rows.items() if title.endswith("a round")]
     assert each["wall: predicted / measured"].median == pytest.approx(1.0)
     assert each["CPU: predicted / measured"].median == pytest.approx(1.0)
     (start,) = [row for title, row in rows.items() if title.endswith("start")]
     assert start["wall: predicted / measured"].median == pytest.approx(1.0)
+    idle = section.grids["accepted"].rows
+    assert [title.split(",")[0] for title in idle] == [TITLES[name] for name in NAMES]
+    assert all(0.1 < row["CPU: predicted / measured"].median < 10 for row in idle.values())
     assert len(memory) == sum(map(len, ROLES[engine].values()))
     for row in memory.values():
         assert row["memory, measured"].median == row["memory, predicted"].median + 7

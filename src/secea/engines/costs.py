@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from secea.params import Params
 
 EngineName: TypeAlias = Literal["nvflare", "flower"]
-NAMES: Final[tuple[str, ...]] = get_args(EngineName)
+NAMES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 TITLES: Final = {"nvflare": "NVFlare", "flower": "Flower"}
 PYTHON_BYTES: Final = 60_000_000
 """The memory of Python, numpy and this package."""
