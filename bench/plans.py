@@ -92,24 +92,34 @@ def planned(scale: Scale, tick: Tick) -> Section:
         seconds.rows[f"{title}: a round"] = _beside(
             "wall", phases["round"]["seconds"], min(one.seconds for one in rounds), "s"
         ) | _beside("CPU", phases["round"]["cpu_seconds"], least, "s")
-        for party, name in (("server", "the server's"), ("client", "a site's")):
-            processes = found["engine"]["memory"][party]
-            for role, process in ROLES[engine][party].items():
-                most = max(run.memory[role] for run in runs)
-                memory.rows[f"{title}: {name} {process}"] = _beside("memory", processes[process], most, "B")
+        most = {role: max(run.memory[role] for run in runs) for role in runs[0].memory}
+        _processes(memory, title, engine, found, most)
     about = f"predicted, and the least time and most memory of {scale.deployed_turns} runs; all parties on one machine"
-    return Section(about, {"accepted": before(scale), "seconds": seconds, "memory": memory})
+    return Section(about, {**before(scale), "seconds": seconds, "memory": memory})
 
 
-def before(scale: Scale) -> Grid:
-    """The same beside rounds of the accepted run of `python -m bench engines`, which had the machine to itself."""
-    grid = Grid("What `secea plan --engine` predicts of a round, and what it was on an idle machine")
+def before(scale: Scale) -> dict[str, Grid]:
+    """The same beside the accepted run of `python -m bench engines` with few sites, which had the machine to itself."""
+    rounds = Grid("What `secea plan --engine` predicts of a round, and what it was on an idle machine")
+    memory = Grid("The memory of its processes there")
     for engine in ENGINES:
-        fewest = accepted(engine, scale.peers.but(clients=min(Scale().engine_sites)))
-        each, (one, *_) = _told(engine, fewest.shape)["phases"]["round"]["one_machine"], fewest.found.rounds
-        wall, cpu = _beside("wall", each["seconds"], one.seconds, "s"), sum(one.cpu.values())
-        grid.rows[f"{NAMES[engine]}, {fewest.shape}"] = wall | _beside("CPU", each["cpu_seconds"], cpu, "s")
-    return grid
+        case = accepted(engine, scale.peers.but(clients=min(Scale().engine_sites)))
+        found, (one, *_) = _told(engine, case.shape), case.found.rounds
+        each, cpu = found["phases"]["round"]["one_machine"], sum(one.cpu.values())
+        title = f"{NAMES[engine]}, {case.shape}"
+        wall = _beside("wall", each["seconds"], one.seconds, "s")
+        rounds.rows[title] = wall | _beside("CPU", each["cpu_seconds"], cpu, "s")
+        _processes(memory, title, engine, found, case.found.memory)
+    return {"idle": rounds, "idle-memory": memory}
+
+
+def _processes(grid: Grid, title: str, engine: EngineName, found: dict[str, Any], most: dict[str, int]) -> None:
+    """A row for each process whose memory was seen."""
+    for party, name in (("server", "the server's"), ("client", "a site's")):
+        for role, process in ROLES[engine][party].items():
+            if role in most:
+                predicted = found["engine"]["memory"][party][process]
+                grid.rows[f"{title}: {name} {process}"] = _beside("memory", predicted, most[role], "B")
 
 
 def _told(engine: EngineName, shape: Shape) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_a_plan_is_compared_with_the_least_time_and_the_most_memory(
     assert each["CPU: predicted / measured"].median == pytest.approx(1.0)
     (start,) = [row for title, row in rows.items() if title.endswith("start")]
     assert start["wall: predicted / measured"].median == pytest.approx(1.0)
-    idle = section.grids["accepted"].rows
+    idle = section.grids["idle"].rows
     assert [title.split(",")[0] for title in idle] == [TITLES[name] for name in NAMES]
     assert all(0.1 < row["CPU: predicted / measured"].median < 10 for row in idle.values())
     assert len(memory) == sum(map(len, ROLES[engine].values()))
