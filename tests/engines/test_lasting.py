@@ -256,6 +256,19 @@ def test_the_reply_to_a_process_that_died_is_not_given_to_the_next_one(core: Las
     assert Reply.parse(core.obey(b"noise", 60), 0).fault == "it refuses what came from the server"
     assert is_hello(core.obey(HELLO, 60))
     assert begun.exists()
+    (line,) = sites.log("site-1", event="left out")
+    assert line["why"] == "nobody took its reply: the process at its site that had brought the order is gone"
+
+
+def test_a_state_that_cannot_be_used_is_written_down_whole_and_told_without_its_folder(sites: Sites) -> None:
+    sites.write("site-1", state="identity.pem/state")
+    with pytest.raises(CoreError, match=r"^the state directory state cannot be used: Not a directory$"):
+        LastingCore(sites.file("site-1")).obey(HELLO, 60)
+    (line,) = sites.log("site-1", event="stopped")
+    assert (
+        line["why"] == f"the state directory {sites.folder}/site-1/identity.pem/state cannot be used: Not a directory"
+    )
+    sites.write("site-1", state="state")
 
 
 # ----------------------------------------------------------------------------------------------------------- busy, hung
