@@ -26,9 +26,10 @@ SECTIONS: Final = {
     "learning": "bench.protection",
     "large": "bench.rounds",
     "engines": "bench.engines",
+    "planned": "bench.plans",
 }
 """Each section, and the module whose function of that name measures it."""
-SHORT: Final = tuple(name for name in SECTIONS if name not in ("large", "engines"))
+SHORT: Final = tuple(name for name in SECTIONS if name not in ("large", "engines", "planned"))
 ACCEPTED: Final = "bench/accepted.json"
 WIDTH: Final = 160
 """Of tables that go into a file."""
@@ -72,6 +73,7 @@ def main(
       learning the share of protection in training
       large    a million slots and ten million: memory (only on request)
       engines  rounds on NVFlare and Flower, by kind of process (only on request: a quarter of an hour)
+      planned  what secea plan --engine predicts, and what it is (only on request: half an hour)
 
     The limit is AES once over all key streams of a round, and one copy, seal and open of its bytes.
     Each figure is a median with its least and most; contestants take turns. Peers come with pip install '.[bench]';

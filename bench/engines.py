@@ -54,6 +54,7 @@ ROLES: Final = {
         "flwr-serverapp": "ServerApp",
         "flower-supernode": "SuperNodes",
         "flower-superlink": "SuperLink",
+        "flower-superexec": "SuperExecs",
     },
 }
 """What a process is, by a word in its command line."""
@@ -81,6 +82,8 @@ class Found:
     stretches: list[Stretch]
     memory: dict[str, int]
     """Bytes by role: the most of one process."""
+    start: float = 0.0
+    """Seconds from the submission to the first stage."""
 
     @property
     def rounds(self) -> list[Stretch]:
@@ -122,8 +125,11 @@ def measured(engine: str, shape: Shape, rounds: int, *, hashed: bool = True) -> 
         folder = Path(name)
         sites = folder / "sites"
         names = make_sites(sites, shape, hashed)
-        watch = Watch(ROLES[engine], folder, sites / "server" / "audit.jsonl")
+        audit = sites / "server" / "audit.jsonl"
+        watch = Watch(ROLES[engine], folder, audit)
         (on_nvflare if engine == "nvflare" else on_flower)(folder, names, rounds, watch)
+        stages = (line for line in map(json.loads, audit.read_text().splitlines()) if line["event"] == "stage")
+        start = next(stages)["time"] - watch.began
         shape.check([load(sites / name / "means.npz") for name in names], shape.params().resolution)
     stretches, sent, received = [], 0, 0
     for note, (before, after) in zip(watch.notes, itertools.pairwise(watch.marks), strict=True):
@@ -131,7 +137,7 @@ def measured(engine: str, shape: Shape, rounds: int, *, hashed: bool = True) -> 
         cpu = {role: seconds - before.cpu.get(role, 0.0) for role, seconds in after.cpu.items()}
         stretches.append(Stretch(note["seconds"], cpu, to, back, after.loopback - before.loopback))
         sent, received = note["sent"], note["received"]
-    return Found(stretches, watch.memory)
+    return Found(stretches, watch.memory, start)
 
 
 def on_nvflare(folder: Path, names: list[str], rounds: int, watch: Watch) -> None:

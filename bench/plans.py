@@ -1,4 +1,11 @@
-"""How well `secea plan` predicts: for each of some federations, estimates and real rounds take turns in one process."""
+"""How well `secea plan` predicts: for each of some federations, estimates and real rounds take turns in one process.
+
+    python -m bench plan                        without an engine
+    python -m bench planned                     `secea plan --engine`, and real federations on NVFlare and Flower
+    python -m bench planned --out runs/planned  the same, kept; --read runs/planned/bench.json --markdown docs/deploy.md
+
+On an engine each federation runs several times, with all parties on this machine: the least time and most memory count.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +17,18 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, Final
 
+from bench.engine_costs import ROLES, accepted
+from bench.engines import NAMES, measured
 from bench.figures import Figure, Grid, Section, ratios
 from bench.hashed import hashed_names
 from bench.measure import ROOT, Tick, timed
 from bench.shapes import Scale, Shape
 from secea import Federation
 from secea.arithmetic.field import keep_freed_memory
+from secea.commands.costs import Setting, costs
 from secea.commands.estimate import Machine
+from secea.engines.costs import NAMES as ENGINES
+from secea.engines.costs import EngineName
 from secea.errors import FederationError
 from secea.forms import form_of
 
@@ -52,6 +64,80 @@ def _row(found: dict[str, dict[str, list[float]]]) -> dict[str, Figure]:
         "wall, predicted": Figure.of(predicted["wall"], "s"),
         "wall, measured": Figure.of(measured["wall"], "s"),
     }
+
+
+# ---------------------------------------------------------------------------------------------------- on an engine
+
+ON_ENGINES: Final = Figure(1.0, 0.7, 1.5, "x")
+"""Predicted over measured."""
+
+
+def planned(scale: Scale, tick: Tick) -> Section:
+    """Seconds of the set-up and of a round, and the memory of each process, on each engine."""
+    seconds, memory = Grid("What `secea plan --engine` predicts, and what it is"), Grid("The memory of its processes")
+    for engine, shape in scale.deployed:
+        title = f"{NAMES[engine]}, {shape}"
+        tick(title)
+        runs = [measured(engine, shape, scale.deployed_rounds, hashed=False) for _ in range(scale.deployed_turns)]
+        found = _told(engine, shape)
+        phases = {phase: found["phases"][phase]["one_machine"] for phase in ("setup", "round")}
+        rounds = [one for run in runs for one in run.rounds]
+        least = min(sum(one.cpu.values()) for one in rounds)
+        seconds.rows[f"{title}: start"] = _beside(
+            "wall", found["engine"]["start_seconds"], min(run.start for run in runs), "s"
+        )
+        seconds.rows[f"{title}: set-up"] = _beside(
+            "wall", phases["setup"]["seconds"], min(run.stretches[0].seconds for run in runs), "s"
+        )
+        seconds.rows[f"{title}: a round"] = _beside(
+            "wall", phases["round"]["seconds"], min(one.seconds for one in rounds), "s"
+        ) | _beside("CPU", phases["round"]["cpu_seconds"], least, "s")
+        most = {role: max(run.memory[role] for run in runs) for role in runs[0].memory}
+        _processes(memory, title, engine, found, most)
+    about = f"predicted, and the least time and most memory of {scale.deployed_turns} runs; all parties on one machine"
+    return Section(about, {**before(scale), "seconds": seconds, "memory": memory})
+
+
+def before(scale: Scale) -> dict[str, Grid]:
+    """The same beside the accepted run of `python -m bench engines` with few sites, which had the machine to itself."""
+    rounds = Grid("What `secea plan --engine` predicts of a round, and what it was on an idle machine")
+    memory = Grid("The memory of its processes there")
+    for engine in ENGINES:
+        case = accepted(engine, scale.peers.but(clients=min(Scale().engine_sites)))
+        found, (one, *_) = _told(engine, case.shape), case.found.rounds
+        each, cpu = found["phases"]["round"]["one_machine"], sum(one.cpu.values())
+        title = f"{NAMES[engine]}, {case.shape}"
+        wall = _beside("wall", each["seconds"], one.seconds, "s")
+        rounds.rows[title] = wall | _beside("CPU", each["cpu_seconds"], cpu, "s")
+        _processes(memory, title, engine, found, case.found.memory)
+    return {"idle": rounds, "idle-memory": memory}
+
+
+def _processes(grid: Grid, title: str, engine: EngineName, found: dict[str, Any], most: dict[str, int]) -> None:
+    """A row for each process whose memory was seen."""
+    for party, name in (("server", "the server's"), ("client", "a site's")):
+        for role, process in ROLES[engine][party].items():
+            if role in most:
+                predicted = found["engine"]["memory"][party][process]
+                grid.rows[f"{title}: {name} {process}"] = _beside("memory", predicted, most[role], "B")
+
+
+def _told(engine: EngineName, shape: Shape) -> dict[str, Any]:
+    """What a plan says."""
+    form = form_of("keyed")
+    return costs(form.checked(shape.params()), form, Setting(Machine(), 1000.0, engine))
+
+
+def _beside(what: str, predicted: float, real: float, unit: str) -> dict[str, Figure]:
+    return {
+        f"{what}, predicted": Figure.of(predicted, unit),
+        f"{what}, measured": Figure.of(real, unit),
+        f"{what}: predicted / measured": Figure.of(predicted / real, "x"),
+        "aim": ON_ENGINES,
+    }
+
+
+# ------------------------------------------------------------------------------------------------- in one process
 
 
 def turns(shape: Shape, dropouts: int, named: bool, turns: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea import Params, Table
+from secea.engines.costs import EngineName
 
 SEED: Final = 2206_09097
 BLOCK: Final = 1 << 17
@@ -141,6 +142,15 @@ class Scale:
     )
     """What is planned and then measured: sizes, drop-outs, and whether names get their keys as they do in life."""
     plan_turns: int = 3
+    deployed: tuple[tuple[EngineName, Shape], ...] = (
+        ("nvflare", FB15K.but(clients=4)),
+        ("nvflare", Shape(clients=3, collusion=1, entities=100_000, own=50_000, dim=64)),
+        ("flower", FB15K.but(clients=4)),
+        ("flower", Shape(clients=3, collusion=1, entities=1_000, own=500, dim=32)),
+    )
+    """What is planned for an engine, and then runs on it; none is what the engine's numbers were fitted to."""
+    deployed_rounds: int = 4
+    deployed_turns: int = 2
     training_rounds: int = 3
     """With one, the small data set."""
     ten_million: Shape = Shape(clients=5, collusion=2, entities=10_000_000, own=2_000_000, dim=32)
@@ -168,6 +178,9 @@ QUICK: Final = Scale(
     ten_million=Shape(clients=5, collusion=2, entities=100_000, own=20_000, dim=32),
     plans=((Shape(clients=4, collusion=1, entities=60, own=20, dim=8), 1, True),),
     plan_turns=1,
+    deployed=(("nvflare", Shape(clients=2, collusion=1, entities=60, own=40, dim=8)),),
+    deployed_rounds=2,
+    deployed_turns=1,
     training_rounds=1,
     engine_sites=(4,),
     engine_rounds=2,

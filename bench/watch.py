@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ class Watch(threading.Thread):
         self._seen: dict[tuple[int, int], Process] = {}  # by id and start
         self.marks: list[Mark] = []
         self.notes: list[dict[str, Any]] = []
+        self.began = 0.0
+        """The time at which it began to watch."""
 
     def run(self) -> None:
         """Look at the log all the time, and at the processes ten times a second."""
@@ -123,7 +126,7 @@ class Watch(threading.Thread):
     def on(self) -> Iterator[None]:
         """While this lasts."""
         self._look()
-        self.marks = [self._mark()]
+        self.marks, self.began = [self._mark()], time.time()
         self.start()
         try:
             yield

@@ -83,7 +83,7 @@ def planned(name: str) -> list[dict[str, Any]]:
             found.append({
                 "form": name, "queries": queries or "", "clients": N, "collusion": T, "dropouts": D, "dim": dim,
                 "entities": entities, "own": own,
-                "plan": asdict(cost),
+                "plan": {name: value for name, value in asdict(cost).items() if name != "engine"},
                 "hops": {phase: each.hops for phase, each in costs.items()},
                 "ciphers": {
                     phase: {" ".join(what): size for what, size in sorted(each.ciphers.items())}

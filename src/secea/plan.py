@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from secea.engines.costs import TITLES, EngineCosts, EngineName, engine_costs
 from secea.errors import ParamsError
 from secea.forms import DEFAULT, FormName, QueriesName, form_of
 from secea.forms.costs import round_costs, setup_costs
@@ -42,6 +43,8 @@ class Plan:
     """How numbers are encoded, if the form has a choice: f, s, w and so on (docs/protocol-keyed.md, K6)."""
     trust: tuple[str, ...] = ()
     """Who may conspire with whom, whether a deviating server is covered, and who must be present for new names."""
+    engine: EngineCosts | None = None
+    """What an engine adds, if one was named."""
 
     def __repr__(self) -> str:
         return f"Plan(set-up {size(self.setup_bytes)}, round {size(self.round_bytes)}, precision {self.precision} bits)"
@@ -54,13 +57,34 @@ class Plan:
             ("sent by clients", sent["setup"], sent["round"]),
             ("multiplications", self.setup_multiplications, self.round_multiplications),
         ]
-        return html_table("Plan", header, rows) + html_table("Trust", [""], [(each,) for each in self.trust])
+        trust = html_table("Trust", [""], [(each,) for each in self.trust])
+        return html_table("Plan", header, rows) + trust + (self._engine_html(self.engine) if self.engine else "")
+
+    @staticmethod
+    def _engine_html(engine: EngineCosts) -> str:
+        rows: list[tuple[object, ...]] = [
+            ("stages", *engine.stages.values()),
+            ("waits, s", *engine.wait_seconds.values()),
+        ]
+        memory = [
+            (party, process, size(count)) for party, each in engine.memory.items() for process, count in each.items()
+        ]
+        return html_table(f"On {TITLES[engine.name]}", ["", *engine.stages], rows) + html_table(
+            "Memory", ["of each", "process", ""], memory
+        )
 
 
-def plan(params: Params, *, entities: int, form: FormName | Form = DEFAULT, queries: QueriesName | None = None) -> Plan:
+def plan(
+    params: Params,
+    *,
+    entities: int,
+    form: FormName | Form = DEFAULT,
+    queries: QueriesName | None = None,
+    engine: EngineName | None = None,
+) -> Plan:
     """The plan for a union of this number of entities. Bounds that `Params` leaves open are taken as `entities`.
 
-    `form` and `queries` are as for `aggregate`.
+    `form` and `queries` are as for `aggregate`. `engine`: what would carry the messages between the parties' machines.
     """
     if isinstance(entities, bool) or not isinstance(entities, int) or entities < 0:
         raise ParamsError(f"entities must be the size of the union, got {entities!r}")
@@ -70,6 +94,9 @@ def plan(params: Params, *, entities: int, form: FormName | Form = DEFAULT, quer
     if entities > params.max_union:
         raise ParamsError(f"entities must be at most max_union={params.max_union}, got {entities}")
     setup, each = setup_costs(chosen, params, entities), round_costs(chosen, params, entities)
+    added = None
+    if engine is not None:
+        added = engine_costs(engine, params, {"setup": setup, "round": each}, chosen.memory(params, entities))
     products, facts = chosen.products(params, entities), chosen.facts(params)
     return Plan(
         setup_bytes=setup.bytes.total(),
@@ -84,4 +111,5 @@ def plan(params: Params, *, entities: int, form: FormName | Form = DEFAULT, quer
         sigma_prime=facts.pop("sigma_prime"),
         numbers=facts,
         trust=chosen.trust(params),
+        engine=added,
     )

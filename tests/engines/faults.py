@@ -1,5 +1,7 @@
 """What is seen of each fault, by the server and by the site, and after how many seconds: `python faults.py nvflare`.
 
+docs/deploy.md has both tables. What the tests see must be what they show, but for the numbers (`fault_table`).
+
 Real processes on loopback. Where it says so, a site is struck while it trains, which may take a minute.
 """
 
@@ -19,8 +21,11 @@ from typing import Any, Protocol
 
 import psutil
 
+sys.path.append(str(Path(__file__).parents[1]))  # as pytest has it
+
 import flower_loopback
 import nvflare_deployment
+from fault_table import Seen, markdown
 from lasting_cores import process_of
 from secea.engines.driver import Patience
 from secea.engines.files import write_identity
@@ -35,19 +40,6 @@ PARAMS = Params(clients=5, dim=8, dropouts=1, max_entities=30, max_union=40)
 PATIENCE = Patience(stage=10.0, training=50.0)
 FATES = ("stopped", "left out")
 """Events at a site that say why it does not take part."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a fault looked like."""
-
-    fault: str
-    cause: str
-    server: str
-    after: float
-    """Seconds until the server knew it."""
-    site: str
-    site_after: float
 
 
 class Engine(Protocol):
@@ -80,15 +72,17 @@ class Trial:
     slack: float = 1.0
     """How many times longer than on NVFlare things may take."""
 
-    def strike(self, fault: str, victim: int, act: Callable[[str], object], *, returns: bool = True) -> Seen:
-        """Do something to a client while it trains."""
+    def strike(
+        self, fault: str, victim: int, act: Callable[[str], object], *, returns: bool = True, trains_on: bool = True
+    ) -> Seen:
+        """Do something to a client while it trains. `trains_on`: until its own log says something."""
         name = self.sites.names[victim]
         folder = self.sites.folder / name
         (folder / "hold").touch()
         waited(lambda: self._held(name), 120 * self.slack, f"{name} trains")
         at = time.time()
         act(name)
-        seen = self.seen(fault, victim, at)
+        seen = self.seen(fault, victim, at, (folder / "hold").touch if trains_on else (folder / "hold").unlink)
         for file in ("hold", "raise"):
             (folder / file).unlink(missing_ok=True)
         if returns:
@@ -110,12 +104,25 @@ class Trial:
             f"return of client {victim} after {seen}",
         )
 
-    def seen(self, fault: str, victim: int, at: float) -> Seen:
-        """What is written of a fault at that time."""
+    def seen(self, fault: str, victim: int, at: float, then: Callable[[], object] = bool) -> Seen:
+        """What is written of a fault at that time. `then` is done when the server knows of it."""
         name = self.sites.names[victim]
         lost = self._first(120 * self.slack, "server", at, ("lost",), f"client {victim}")
+        then()
         own = self._first(5 * self.slack, name, at, FATES)
-        return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, own.get("why", "-"), own.get("time", at) - at)
+        return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, *self.own(own, at))
+
+    def own(self, line: Mapping[str, Any], at: float) -> tuple[str, str, float]:
+        """What a site wrote of its own fate: event, why, and after how long. Folders are left out."""
+        why = str(line.get("why", "")).replace(str(self.sites.folder), "/srv")
+        return str(line.get("event", "")), why, float(line.get("time", at)) - at
+
+    def orphaned(self, kill: Callable[[], object], seconds: float, events: Iterable[str]) -> Seen:
+        """The server's side of the run is killed."""
+        at = time.time()
+        kill()
+        own = self._first(seconds, self.sites.names[0], at, events)
+        return Seen("the server's job is killed", "", "", 0.0, *self.own(own, at))
 
     def _first(
         self, seconds: float, name: str, at: float, events: Iterable[str], client: str | None = None
@@ -148,7 +155,7 @@ def while_they_train(trial: Trial, victims: Sequence[int]) -> Iterator[Seen]:
 WRONG: Mapping[str, tuple[int, Callable[[Sites, str], None]]] = {
     "it has another key": (1, lambda sites, name: _stranger(sites, name)),
     "it has other parameters": (2, lambda sites, name: _other(sites, name)),
-    "its disk cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
+    "its state cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
 }
 """What can be wrong at a site before a run."""
 
@@ -166,16 +173,6 @@ def _other(sites: Sites, name: str) -> None:
 def right_again(sites: Sites, name: str) -> None:
     """A site as it was at first."""
     sites.write(name, federation="../federation.json", identity="identity.pem", state="state")
-
-
-def markdown(found: Iterable[Seen]) -> str:
-    """The table."""
-    head = "| fault | the server says | after | the site's own log says | after |\n| --- | --- | ---: | --- | ---: |\n"
-    return head + "\n".join(
-        f"| {each.fault} | {each.cause}: {each.server} | {each.after:.1f} s"
-        f" | {each.site} | {f'{each.site_after:.1f} s' if each.site != '-' else ''} |"
-        for each in found
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------- on NVFlare
@@ -227,10 +224,7 @@ def on_nvflare(deployment: Any, folder: Path) -> tuple[list[Seen], Sites, dict[s
         right_again(sites, name)
     job, at = submitted(1000), time.time()
     waited(lambda: sites.log("server", event="progress")[-1]["time"] > at, 90, "a round")
-    at = time.time()
-    deployment.job_process("localhost", job).kill()
-    own = trial._first(90, sites.names[0], at, FATES)
-    found.append(Seen("the server's job is killed", "-", "-", 0.0, own.get("why", "-"), own.get("time", at) - at))
+    found.append(trial.orphaned(deployment.job_process("localhost", job).kill, 90, FATES))
     return found, sites, ends
 
 
@@ -263,23 +257,38 @@ class OnFlower:
     def kill(self, name: str) -> None:
         """See `Engine`. A core outlives its SuperNode."""
         core = self.core(name)
-        self.deployment.kill(f"node{self.sites.names.index(name)}")
+        self.deployment.kill(self._node(name))
         os.kill(core, signal.SIGKILL)
+
+    def kill_app(self, name: str) -> None:
+        """SIGKILL the ClientApp of a site, which waits for its core."""
+        self.deployment.kill_app("flwr-clientapp", self._node(name))
+
+    def _node(self, name: str) -> str:
+        return f"node{self.sites.names.index(name)}"
+
+
+FLOWER_PATIENCE = {"stage_seconds": 60.0, "training_seconds": 40.0}
 
 
 def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]]:
     """All faults on a running deployment, and how the runs ended."""
-    trial, ends = Trial(sites, OnFlower(deployment, sites), slack=5.0), dict[str, Any]()
-    patience = {"stage_seconds": 60.0, "training_seconds": 90.0}
-    run = deployment.start(rounds=7, **patience)
-    found = list(while_they_train(trial, (0, 1, 3)))
-    ends["after a loss"] = deployment.finish(run, 900), _result(sites)
-    deployment.start_node(3)
-    fault, name, at = "it has another key", sites.names[1], time.time()
-    _stranger(sites, name)
-    ends[fault] = deployment.finish(deployment.start(rounds=1, **patience), 900), _result(sites)
-    found.append(trial.seen(fault, 1, at))
-    return found, ends
+    engine, ends = OnFlower(deployment, sites), dict[str, Any]()
+    trial = Trial(sites, engine, slack=5.0)
+    run = deployment.start(rounds=99, **FLOWER_PATIENCE)
+    found = [trial.strike("its ClientApp is killed", 0, engine.kill_app, trains_on=False)]
+    found += while_they_train(trial, range(5))
+    end = trial.orphaned(lambda: deployment.kill_app("flwr-serverapp"), 300, ("waiting",))
+    deployment.finish(run, 900)
+    deployment.start_node(4)
+    for fault, (victim, spoil) in WRONG.items():
+        name, at = sites.names[victim], time.time()
+        spoil(sites, name)
+        rounds = 1 if ends else sites.log("server", event="progress")[-1]["rounds"] + 1  # the first one goes on
+        ends[fault] = deployment.finish(deployment.start(rounds=rounds, **FLOWER_PATIENCE), 900), _result(sites)
+        found.append(trial.seen(fault, victim, at))
+        right_again(sites, name)
+    return [*found, end], ends
 
 
 def main(engine: str, keep: str = "") -> None:
@@ -290,11 +299,11 @@ def main(engine: str, keep: str = "") -> None:
             with nvflare_deployment.Deployment(folder, [f"site-{n}" for n in range(1, 6)]).running() as deployment:
                 found, _, ends = on_nvflare(deployment, folder)
         else:
-            sites = Sites(folder / "sites", replace(PARAMS, clients=4), seconds=0.3)
+            sites = Sites(folder / "sites", PARAMS, seconds=0.3)
             files = [sites.file(name) for name in sites.names]
             with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
                 found, ends = on_flower(running, sites)
-        print(markdown(found))
+        print(markdown(engine, found))
         for name, end in ends.items():
             print(name, end)
     finally:

@@ -166,9 +166,9 @@ class Deployment:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
-    def kill_app(self, command: str) -> None:
-        """SIGKILL what the SuperLink started for a run."""
-        for pid in family(self.processes["superlink"].pid):
+    def kill_app(self, command: str, of: str = "superlink") -> None:
+        """SIGKILL what the SuperLink, or a SuperNode, started for a run."""
+        for pid in family(self.processes[of].pid):
             if command in Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)
 

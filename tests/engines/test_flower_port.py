@@ -19,11 +19,13 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 from flwr.supercore.task_identity import TaskIdentity
 
+import secea
 from lasting_cores import cores_of, ended, process_of, waited
 from secea.engines import flower, run
 from secea.engines import port as port_module
 from secea.engines.core import CoreError
 from secea.engines.driver import Patience
+from secea.engines.files import key_fingerprint
 from secea.engines.host import Host, told
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Alive, Failure, Order, Reply, Task, Terms
@@ -250,9 +252,21 @@ def test_a_node_that_is_back_takes_part_in_the_next_round_but_one(grid: Grid, si
 
     grid.fails = fails
     serve(grid, sites, 5)
-    assert sites.lost() == [("client 4", "error 5: Node Unavailable")]
+    assert sites.lost() == [("client 4", "its node is not online any more")]
     assert sites.rounds()[-1]["clients"] == list(range(N))
     sites.check_means()
+
+
+def test_the_servers_log_says_at_its_start_who_and_what_runs_and_ends_with_the_end(grid: Grid, sites: Sites) -> None:
+    site = Site.read(sites.file("server"))
+    port = flower.FlowerPort(cast(Any, grid), sites.names)
+    run.serve(site, port, 1, QUICK, logging.getLogger(), run="job 7")
+    start, *_, end = sites.log("server")
+    assert end["event"] == "end"
+    assert (start["event"], start["run"], start["rounds"], start["party"]) == ("start", "job 7", 1, "server")
+    assert start["secea"] == secea.__version__
+    assert start["session"] == site.session.fingerprint
+    assert start["key"] == key_fingerprint(sites.identities["server"].public)
 
 
 class Crash(Exception):
@@ -352,6 +366,55 @@ def test_a_node_that_sends_something_else_is_a_failure_of_that_node(grid: Grid, 
     replies = called(grid, sites, range(N))
     assert isinstance(replies[0], Reply)
     assert isinstance(replies[1], Failure)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "why"),
+    [
+        (3, "slow", "it did not reply within 2 s"),
+        (4, "slow", "it did not reply within 2 s"),
+        (5, "unreachable", "its node is not online any more"),
+        (8, "failed", "Flower's ClientApp at its site was killed, or stopped responding"),
+        (1, "failed", "Flower's error 1 at its site: no module 'mine'"),
+    ],
+)
+def test_what_flower_says_of_a_lost_reply_is_told_as_what_happened(
+    grid: Grid, sites: Sites, code: int, cause: str, why: str
+) -> None:
+    port = flower.FlowerPort(cast(Any, grid), sites.names)
+    list(port.exchange(dict.fromkeys(range(N), Task.HELLO), 0, dict, Terms(1)))
+    answers = grid.reply
+
+    def reply(message: Message) -> Message:
+        if message.metadata.dst_node_id != 102:
+            return answers(message)
+        return Message(Error(code, "no module 'mine'"), reply_to=message)
+
+    grid.reply = reply  # type: ignore[method-assign]
+    heard = dict(port.exchange(dict.fromkeys(range(N), Task.STEP), 0, dict, Terms(2)))
+    assert heard[2] == Failure(why, port_module.Cause(cause))
+    assert all(isinstance(heard[n], Reply) for n in range(N) if n != 2)
+
+
+def test_a_node_that_is_gone_while_it_trains_is_lost_with_the_next_beat_however_long_it_may_train(
+    grid: Grid, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flower, "BEAT_SECONDS", 0.5)
+    port = flower.FlowerPort(cast(Any, grid), sites.names)
+    list(port.exchange(dict.fromkeys(range(N), Task.HELLO), 0, dict, Terms(1)))
+    pulled = grid.pull_messages
+    grid.pull_messages = lambda numbers: []  # type: ignore[method-assign]  # all train
+    heard = list[tuple[int, Reply | Failure | Alive]]()
+    for n, news in port.exchange(dict.fromkeys(range(N), Task.STEP), 0, dict, Terms(3600, training=3590)):
+        heard.append((n, news))
+        if len(heard) == N:
+            assert {n for n, news in heard if isinstance(news, Alive)} == set(range(N)), "slow is not dead"
+            grid.online.discard(102)
+        elif isinstance(news, Failure):
+            grid.pull_messages = pulled  # type: ignore[method-assign]
+    failed = [(n, news) for n, news in heard if isinstance(news, Failure)]
+    assert failed == [(2, Failure("its node 102 is not online any more", port_module.Cause.UNREACHABLE))]
+    assert {n for n, news in heard if isinstance(news, Reply)} == set(range(N)) - {2}
 
 
 def test_no_exchange_lasts_longer_than_its_timeout(grid: Grid, sites: Sites) -> None:

@@ -23,7 +23,7 @@ import pytest
 
 from lasting_cores import address_of, cores_of, ended, process_of, waited
 from secea.engines import lasting
-from secea.engines.core import MOST_SECONDS, Core, CoreError
+from secea.engines.core import MOST_SECONDS, Asked, Core, CoreError
 from secea.engines.lasting import LastingCore
 from secea.engines.port import Order, Reply, Task
 from secea.params import Params
@@ -256,6 +256,19 @@ def test_the_reply_to_a_process_that_died_is_not_given_to_the_next_one(core: Las
     assert Reply.parse(core.obey(b"noise", 60), 0).fault == "it refuses what came from the server"
     assert is_hello(core.obey(HELLO, 60))
     assert begun.exists()
+    (line,) = sites.log("site-1", event="left out")
+    assert line["why"] == "nobody took its reply: the process at its site that had brought the order is gone"
+
+
+def test_a_state_that_cannot_be_used_is_written_down_whole_and_told_without_its_folder(sites: Sites) -> None:
+    sites.write("site-1", state="identity.pem/state")
+    with pytest.raises(CoreError, match=r"^the state directory state cannot be used: Not a directory$"):
+        LastingCore(sites.file("site-1")).obey(HELLO, 60)
+    (line,) = sites.log("site-1", event="stopped")
+    assert (
+        line["why"] == f"the state directory {sites.folder}/site-1/identity.pem/state cannot be used: Not a directory"
+    )
+    sites.write("site-1", state="state")
 
 
 # ----------------------------------------------------------------------------------------------------------- busy, hung
@@ -299,6 +312,7 @@ def test_a_core_whose_caller_died_gives_up_an_order_when_its_time_is_over(sites:
     caller.kill()
     caller.wait()
     hung.wait(30)
+    assert sites.log("site-1", event="stopped")[-1]["why"] == "its core did not reply within 3.0 s, and was killed"
     slow(sites, 0.0)
     assert is_hello(LastingCore(sites.file("site-1")).obey(HELLO, 60))
 
@@ -341,6 +355,25 @@ def test_a_core_that_nobody_needs_ends(sites: Sites) -> None:
     with core._reached(time.monotonic() + 60, 60):
         found = listening(sites)
     gone(sites, *found)
+    assert sites.log("site-1", event="stopped")[-1]["why"] == "no order has come for 1 s"
+
+
+def test_a_site_whose_orders_stop_coming_is_told_before_its_core_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else at a site would say that the server's side has died."""
+    monkeypatch.setattr(lasting, "_QUIET_SECONDS", 0.7)
+    noted = list[tuple[str, str]]()
+    ours, theirs = socket.socketpair()
+    with closing(lasting._Door(tmp_path, "settings")) as door, ours:
+        door._orders.put(Asked(bytearray(), theirs, 0.3, time.monotonic() + 60))
+        orders = door.orders(2.5, lambda *line: noted.append(line))
+        next(orders)
+        assert not noted
+        assert not list(orders)
+    (waiting, why), stopped = noted
+    assert (waiting, why.startswith("no order has come for 1 s: the run is over, or died,")) == ("waiting", True)
+    assert stopped == ("stopped", "no order has come for 2 s")
 
 
 def test_a_core_waits_twice_as_long_as_its_last_order_might_have_taken(sites: Sites) -> None:
@@ -369,6 +402,7 @@ def test_a_core_whose_state_is_removed_ends(core: LastingCore, sites: Sites) -> 
         path.unlink()
     state.rmdir()
     gone(sites, *found)
+    assert sites.log("site-1", event="stopped")[-1]["why"] == "its state directory was removed"
     assert is_hello(core.obey(HELLO, 60))
 
 

@@ -16,6 +16,7 @@ from nvflare.collab import CollabRecipe
 from nvflare.recipe import SimEnv
 
 import faults
+from fault_table import documented, shape
 from nvflare_deployment import Deployment
 from secea.engines import nvflare
 from secea.engines.driver import Patience
@@ -269,6 +270,9 @@ def test_of_each_fault_server_and_site_know_why_and_soon(deployment: Deployment,
         ("it trains too long", "slow", faults.PATIENCE.stage + faults.PATIENCE.training + 5),
     ):
         assert (seen[fault].cause, seen[fault].after < seconds) == (cause, True), seen[fault]
+    assert {each.fault: shape(each.row) for each in found} == {
+        fault: shape(row) for fault, row in documented("nvflare").items()
+    }
     assert seen["it has other parameters"].cause == "refused"
     assert "hello is for another session" in seen["it has other parameters"].site
     assert "the identity is not the one that the roster pins" in seen["it has another key"].site

@@ -262,6 +262,13 @@ def test_where_all_were_there_the_result_is_one_sentence(run: Progress) -> None:
     assert run.state.text() == "completed: 3 of 3 rounds; every client took part in each of them."
 
 
+def test_a_run_that_goes_on_with_an_earlier_one_says_how_many_of_its_rounds_are_its_own(run: Progress) -> None:
+    finished(run, 3, 0, 1)
+    assert run.state.text() == (
+        "running: 3 of 3 rounds, 1 of them in this run; north, south took part in it; west took part in no round."
+    )
+
+
 def test_a_run_that_failed_says_why(run: Progress) -> None:
     run.noted("lost", client="client 2", cause=Cause.FAILED, why="ValueError at its own side; its log has the rest")
     run.noted("failed", why="the set-up needs 3 clients, and only 2 are here")

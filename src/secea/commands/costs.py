@@ -4,69 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from secea.engines.costs import PYTHON_BYTES
 from secea.errors import ParamsError
 
 if TYPE_CHECKING:
     from secea.commands.estimate import Machine
+    from secea.engines.costs import EngineCosts, EngineName
     from secea.params import Params
     from secea.party.form import Form
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a federation runs."""
+
+    machine: Machine
+    """Whose samples count."""
+    mbit: float
+    """Megabits a second of each party's network."""
+    engine: EngineName | None = None
+    """What carries the messages; None: nothing is known about it."""
+
 
 FAR: Final = {"clients": 50, "entities": 10_000_000}
 """A size that no single machine holds."""
 
 
-def costs(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any]:
-    """Bytes, seconds and memory of one federation."""
+def costs(params: Params, form: Form, where: Setting) -> dict[str, Any]:
+    """Bytes, seconds and memory of one federation. With an engine, what it adds is among seconds and memory."""
     from secea.plan import plan as planned
 
     assert params.max_union is not None
-    M, N = params.max_union, params.N
-    cost = planned(params, entities=M, form=form)
-    seconds = machine.seconds(params, M, form)
+    M, N, cores = params.max_union, params.N, where.machine.cores
+    cost = planned(params, entities=M, form=form, engine=where.engine)
+    seconds = where.machine.seconds(params, M, form)
     phases: dict[str, Any] = {}
     for phase, whole in (("setup", cost.setup_bytes), ("round", cost.round_bytes)):
         up, down = cost.sent_by_clients[phase], whole - cost.sent_by_clients[phase]
-        parties = {"client": (up // N, down // N), "server": (down, up)}
+        sizes = {"client": (up // N, down // N), "server": (down, up)}
+        own = cost.engine.cpu_seconds[phase] if cost.engine else {}
+        wait = cost.engine.wait_seconds[phase] if cost.engine else 0.0
         phases[phase] = {
             party: {
-                "sent": sent, "received": received, "cpu_seconds": seconds[phase][party],
-                "network_seconds": (sent + received) * 8 / mbit / 1e6,
+                "sent": sent, "received": received, "cpu_seconds": seconds[phase][party] + own.get(party, 0.0),
+                "network_seconds": (sent + received) * 8 / where.mbit / 1e6,
             }
-            for party, (sent, received) in parties.items()
+            for party, (sent, received) in sizes.items()
         }  # fmt: skip
         client, server = phases[phase]["client"], phases[phase]["server"]
-        phases[phase]["seconds"] = client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
-        clients = N * client["cpu_seconds"]
+        phases[phase]["seconds"] = wait + client["cpu_seconds"] + server["cpu_seconds"] + server["network_seconds"]
+        clients = N * seconds[phase]["client"]
         phases[phase]["one_process"] = {
-            "cpu_seconds": clients + server["cpu_seconds"],
-            "seconds": clients / min(N, machine.cores) + server["cpu_seconds"],
+            "cpu_seconds": clients + seconds[phase]["server"],
+            "seconds": clients / min(N, cores) + seconds[phase]["server"],
         }
-    return asdict(cost) | {"phases": phases, "memory": _memory(params, form)}
+        if cost.engine:
+            spent = N * client["cpu_seconds"] + server["cpu_seconds"]
+            phases[phase]["one_machine"] = {"cpu_seconds": spent, "seconds": wait + spent / min(N + 1, cores)}
+    return asdict(cost) | {"phases": phases, "memory": _memory(params, form, cost.engine)}
 
 
-def _memory(params: Params, form: Form) -> dict[str, int]:
+def _memory(params: Params, form: Form, engine: EngineCosts | None) -> dict[str, int]:
     """Bytes. A party of a deployment holds what it keeps, and the messages of a phase; rows in the making are small.
 
-    In one process messages are passed on a few at a time: what counts is what clients keep, sums, rows and means.
+    With an engine it is that of all processes of a party. In one process messages are passed on a few at a time: what
+    counts is what clients keep, sums, rows and means.
     """
     assert params.max_union is not None
     held = form.memory(params, params.max_union)
-    one = held["together"] + BASE_BYTES
-    return {"client_keeps": held["kept"], "client": held["client"], "server": held["server"], "one_process": one}
+    found = {"client_keeps": held["kept"], "client": held["client"], "server": held["server"]}
+    if engine:
+        found |= engine.total
+        found["one_machine"] = params.N * found["client"] + found["server"]
+    return found | {"one_process": held["together"] + PYTHON_BYTES}
 
 
-BASE_BYTES: Final = 60_000_000
-"""The memory of Python, numpy and this package."""
-
-
-def others(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any]:
+def others(params: Params, form: Form, where: Setting) -> dict[str, Any]:
     """Other choices of T and drop-outs, and a federation of a size that no machine holds."""
     return {
-        "choices": [row for each in choices(params, form) if (row := brief(each, form, machine, mbit))],
-        "projection": projection(params, form, machine, mbit),
+        "choices": [row for each in choices(params, form) if (row := brief(each, form, where))],
+        "projection": projection(params, form, where),
     }
 
 
@@ -80,21 +100,21 @@ def choices(params: Params, form: Form) -> Iterator[Params]:
                 yield replace(params, collusion=collusion, dropouts=dropouts)
 
 
-def options(params: Params, form: Form, machine: Machine, mbit: float) -> Iterator[dict[str, Any]]:
+def options(params: Params, form: Form, where: Setting) -> Iterator[dict[str, Any]]:
     """What minimum owners, weights and so on cost: without any, with each alone, with all. Nothing if none is used."""
     used = {name: getattr(params, name) for name in params.options}
     defaults: dict[str, Any] = {each.name: each.default for each in fields(params) if each.name in used}
     plain = replace(params, **defaults)
     alone = [{name: value} for name, value in used.items()] if len(used) > 1 else []
     for some in [{}, *alone, used] if used else []:
-        if row := brief(replace(plain, **some), form, machine, mbit):
+        if row := brief(replace(plain, **some), form, where):
             yield {"options": some} | row
 
 
-def brief(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
+def brief(params: Params, form: Form, where: Setting) -> dict[str, Any] | None:
     """One line of a table; None where precision and security leave no room for it."""
     try:
-        cost = costs(params, form, machine, mbit)
+        cost = costs(params, form, where)
     except ParamsError:
         return None
     return {
@@ -108,7 +128,7 @@ def brief(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str
     }  # fmt: skip
 
 
-def projection(params: Params, form: Form, machine: Machine, mbit: float) -> dict[str, Any] | None:
+def projection(params: Params, form: Form, where: Setting) -> dict[str, Any] | None:
     """The same share of entities, of colluders and of drop-outs, in a federation that is large."""
     assert params.max_entities is not None
     assert params.max_union is not None
@@ -122,4 +142,4 @@ def projection(params: Params, form: Form, machine: Machine, mbit: float) -> dic
         )  # fmt: skip
     except ParamsError:  # such weights need more precision with so many clients
         return None
-    return brief(far, form, machine, mbit)
+    return brief(far, form, where)

@@ -16,7 +16,7 @@ import numpy as np
 from secea.accuracy import Accuracy, accuracy, coarseness
 from secea.arithmetic.grid import blocks
 from secea.commands import formats
-from secea.commands.costs import BASE_BYTES
+from secea.engines.costs import PYTHON_BYTES
 from secea.errors import DataError, ParamsError, TableError
 from secea.forms import FormName, form_of
 from secea.names import joining, spellings, text_of
@@ -268,7 +268,7 @@ def _cost(settings: Params, form: Form) -> dict[str, Any]:
     return {
         "setup_bytes": planned.setup_bytes, "round_bytes": planned.round_bytes, "setup_seconds": seconds["setup"],
         "round_seconds": seconds["round"],
-        "memory": form.memory(settings, settings.max_union)["together"] + BASE_BYTES,
+        "memory": form.memory(settings, settings.max_union)["together"] + PYTHON_BYTES,
     }  # fmt: skip
 
 

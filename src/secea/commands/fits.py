@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from secea.commands.costs import costs
+from secea.commands.costs import Setting, costs
 from secea.errors import ParamsError
 
 if TYPE_CHECKING:
-    from secea.commands.estimate import Machine
     from secea.params import Params
     from secea.party.form import Form
 
@@ -21,6 +20,8 @@ SETUP_HOURS: Final = 24.0
 """The set-up comes once: it may take a day."""
 COARSE: Final = 16
 """Bits that a plan tries in place of a higher precision."""
+QUICKEST: Final = "nvflare"
+"""The engine that a plan tries in place of another one."""
 WORTH: Final = 0.9
 """A change is named if it leaves no more than this part."""
 
@@ -130,7 +131,7 @@ def _instead(each: Measure, changes: list[dict[str, Any]]) -> str:
     return f"{each.would} {shown}.{'' if enough else ' None of these is enough by itself.'}"
 
 
-def changes(params: Params, form: Form, machine: Machine, mbit: float) -> Iterator[tuple[str, Costs]]:
+def changes(params: Params, form: Form, where: Setting) -> Iterator[tuple[str, Costs]]:
     """Smaller federations, and other ways to run this one, with their costs. What cannot be run is left out."""
     from secea.forms import DEFAULT, form_of
 
@@ -138,19 +139,22 @@ def changes(params: Params, form: Form, machine: Machine, mbit: float) -> Iterat
     assert params.max_entities is not None
     half = {"max_union": -(-params.max_union // 2), "max_entities": -(-params.max_entities // 2)}
     other = form_of(DEFAULT)
-    tries: list[tuple[str, dict[str, Any], Form, float]] = [("half of the entities", half, form, mbit)]
+    tries: list[tuple[str, dict[str, Any], Form, Setting]] = [("half of the entities", half, form, where)]
     if params.dim > 1:
-        tries.append((f"dim {params.dim // 2}", {"dim": params.dim // 2}, form, mbit))
+        tries.append((f"dim {params.dim // 2}", {"dim": params.dim // 2}, form, where))
     if params.T > 1:
-        tries.append(("T=1", {"collusion": 1}, form, mbit))
+        tries.append(("T=1", {"collusion": 1}, form, where))
     if params.precision > COARSE:
-        tries.append((f"precision {COARSE}", {"precision": COARSE}, form, mbit))
+        tries.append((f"precision {COARSE}", {"precision": COARSE}, form, where))
     if form.name != other.name:
-        tries.append((f"form {DEFAULT}", {}, other, mbit))
-    tries.append((f"a network of {10 * mbit:g} Mbit/s", {}, form, 10 * mbit))
-    for change, values, chosen, carries in tries:
+        tries.append((f"form {DEFAULT}", {}, other, where))
+    if where.engine not in (None, QUICKEST):
+        tries.append((f"engine {QUICKEST}", {}, form, replace(where, engine=QUICKEST)))
+    faster = replace(where, mbit=10 * where.mbit)
+    tries.append((f"a network of {faster.mbit:g} Mbit/s", {}, form, faster))
+    for change, values, chosen, there in tries:
         try:
-            yield change, costs(chosen.checked(replace(params, **values)), chosen, machine, carries)
+            yield change, costs(chosen.checked(replace(params, **values)), chosen, there)
         except ParamsError:  # no room for it among the other parameters
             continue
 

@@ -11,12 +11,14 @@ import click
 from click.core import ParameterSource
 
 from secea.commands import fits, shell
-from secea.commands.costs import costs, options, others
+from secea.commands.costs import Setting, costs, options, others
 from secea.commands.fits import duration, size
+from secea.engines.costs import NAMES, TITLES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from secea.engines.costs import EngineName
     from secea.params import Params
     from secea.party.form import Form
 
@@ -80,6 +82,10 @@ FLOAT_BYTES: Final = 4
     help="Megabits a second that each party's network carries, both ways together.",
 )  # fmt: skip
 @click.option(
+    "--engine", type=click.Choice(NAMES),
+    help="What carries the messages: its time, its CPU and its memory are in the plan, too.  [not in the plan]",
+)  # fmt: skip
+@click.option(
     "--round-minutes", metavar="X", default=fits.ROUND_MINUTES, show_default=True, type=ABOVE_ZERO,
     help="It fits if a round takes no longer.",
 )  # fmt: skip
@@ -97,7 +103,8 @@ FLOAT_BYTES: Final = 4
 @click.pass_context
 def plan(
     ctx: click.Context, /, policy: Path | None, html: Path | None, clip: float | None, delta: float, mbit: float,
-    round_minutes: float, setup_hours: float, memory: float | None, more: bool, as_json: bool, **given: Any,
+    engine: EngineName | None, round_minutes: float, setup_hours: float, memory: float | None, more: bool,
+    as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Whether a federation fits, what it costs, and whom its clients have to trust, before anybody sets it up.
 
@@ -106,7 +113,8 @@ def plan(
 
     Bytes are exact: those that `secea.plan` gives, headers and seals included. Times are estimates: samples of what
     the parties do are timed on this machine, for a second or two, and the plan counts how often each of them comes.
-    docs/cli.md has the comparison with real runs.
+    docs/cli.md has the comparison with real runs. With --engine they have what NVFlare or Flower adds: a time for each
+    stage, CPU for each byte, and the memory of all processes at the server and at a site.
 
     With --policy: what a federation file means, in plain words. Who takes part, who learns what under which assumption,
     what its options change, how exact means are, what it costs, and the fingerprint to compare and sign.
@@ -116,6 +124,7 @@ def plan(
       secea plan --clients 10 --entities 14541 --per-client 8600 --dim 128
       secea plan --clients 5 --entities 1000000 --per-client 200000 --dim 64 --dropouts 1 --mbit 100
       secea plan --clients 5 --entities 1000 --dim 32 --min-owners 3 --json
+      secea plan --clients 4 --entities 14541 --per-client 8600 --dim 128 --engine nvflare
       secea plan --clients 50 --entities 2000000 --dim 64 --round-minutes 60 --memory 8
       secea plan --policy federation.toml                         who learns what, on one page
       secea plan --policy federation.toml --html policy.html      the same to print and sign
@@ -128,7 +137,7 @@ def plan(
             raise click.UsageError("--more is not for a policy: leave it out")
         if also := [name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
             raise click.UsageError(f"--policy says it all: leave out --{also[0].replace('_', '-')}")
-        _policy(policy, html, mbit, limits, as_json, None if clip is None else (clip, delta))
+        _policy(policy, html, mbit, engine, limits, as_json, None if clip is None else (clip, delta))
         return
     if html is not None or clip is not None:
         name = "--clip" if html is None else "--html"
@@ -136,7 +145,7 @@ def plan(
     for name in ("clients", "entities", "dim"):
         if given[name] is None:
             raise click.UsageError(f"--{name} is missing; or give a federation file with --policy")
-    result = _planned(mbit, limits, more=more or as_json, **given)
+    result = _planned(mbit, engine, limits, more=more or as_json, **given)
     if as_json:
         shell.echo_json(result)
     else:
@@ -144,8 +153,8 @@ def plan(
 
 
 def _planned(
-    mbit: float, limits: fits.Limits, *, more: bool, entities: int, per_client: int | None, form: str,
-    queries: str | None, decimals: int | None, **params: Any,
+    mbit: float, engine: EngineName | None, limits: fits.Limits, *, more: bool, entities: int, per_client: int | None,
+    form: str, queries: str | None, decimals: int | None, **params: Any,
 ) -> dict[str, Any]:  # fmt: skip
     own = entities if per_client is None else per_client
     if not own <= entities <= params["clients"] * own:
@@ -158,7 +167,7 @@ def _planned(
     chosen = form_of(form, queries=queries)
     settings = chosen.checked(Params(max_entities=own, max_union=entities, **params))
     with shell.working("measuring this machine"):
-        found = report(settings, chosen, mbit, limits, more=more)
+        found = report(settings, chosen, mbit, limits, more=more, engine=engine)
     if decimals is not None:
         from secea.accuracy import with_decimals
 
@@ -171,15 +180,16 @@ def _planned(
 
 
 def _policy(
-    path: Path, html: Path | None, mbit: float, limits: fits.Limits, as_json: bool, clip: tuple[float, float] | None
-) -> None:
+    path: Path, html: Path | None, mbit: float, engine: EngineName | None, limits: fits.Limits, as_json: bool,
+    clip: tuple[float, float] | None,
+) -> None:  # fmt: skip
     """Say what a federation file means."""
     from secea.commands import policy
     from secea.engines.files import read_session
 
     session = read_session(path)
     with shell.working("measuring this machine"):
-        found = report(session.params, session.form, mbit, limits, more=as_json)
+        found = report(session.params, session.form, mbit, limits, more=as_json, engine=engine)
     told = policy.chapters(session, found, path, clip)
     if html is not None:
         policy.write(session, told, html)
@@ -192,29 +202,35 @@ def _policy(
 
 
 def report(
-    params: Params, form: Form, mbit: float, limits: fits.Limits | None = None, *, more: bool = False
-) -> dict[str, Any]:
+    params: Params, form: Form, mbit: float, limits: fits.Limits | None = None, *, more: bool = False,
+    engine: EngineName | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Whether it fits; the fields of `secea.plan`, and what is made of them; with `more`, other federations too."""
     from secea.commands.estimate import Machine
 
-    machine = Machine()
+    where = Setting(Machine(), mbit, engine)
     found = {
         "params": asdict(params) | {"resolution": params.resolution},
         "form": form.name,
         "options": asdict(form),  # type: ignore[call-overload]  # every form is a dataclass
         "mbit": mbit,
-        **costs(params, form, machine, mbit),
+        **costs(params, form, where),
         "unprotected_round_bytes": 2 * params.N * (params.max_entities or 0) * params.dim * FLOAT_BYTES,
         "accuracy": form.disclosure(params).accuracy,
-        "options_cost": list(options(params, form, machine, mbit)),
-        **(others(params, form, machine, mbit) if more else {}),
-        "cores": machine.cores,
+        "options_cost": list(options(params, form, where)),
+        **(others(params, form, where) if more else {}),
+        "cores": where.machine.cores,
     }
-    verdict = fits.judged(found, limits or fits.Limits(), lambda: fits.changes(params, form, machine, mbit))
+    verdict = fits.judged(found, limits or fits.Limits(), lambda: fits.changes(params, form, where))
     return {"verdict": verdict, **found}
 
 
 # ------------------------------------------------------------------------------------------------------------- showing
+
+_ABOUT_ONE_PROCESS: Final = "In one process clients share the cores, and the server works alone."
+_ABOUT_ENGINES: Final = (
+    "What the engine adds was measured on two cores of an AMD EPYC (docs/deploy.md), and is no sample of this machine."
+)
 
 
 def _show(found: dict[str, Any], console: Console, *, more: bool) -> None:
@@ -261,32 +277,58 @@ def _show(found: dict[str, Any], console: Console, *, more: bool) -> None:
     console.print(
         "\nBytes are exact. Times are estimates: what samples of each kind of work took on this machine now, times how"
         " often they come. Elapsed time is one client's CPU, the server's, and its network of"
-        f" {found['mbit']:g} Mbit/s. In one process clients share the cores, and the server works alone.",
+        f" {found['mbit']:g} Mbit/s. {_ABOUT_ENGINES if found['engine'] else _ABOUT_ONE_PROCESS}",
         style="dim", soft_wrap=not console.is_terminal,
     )  # fmt: skip
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
-    params, memory, phases = found["params"], found["memory"], found["phases"]
+    params, phases = found["params"], found["phases"]
     yield (
         f"elapsed    set-up {duration(phases['setup']['seconds'])}, a round {duration(phases['round']['seconds'])};"
         f" all hops: set-up {size(found['setup_bytes'])}, a round {size(found['round_bytes'])}"
     )
-    setup, each = (phases[phase]["one_process"] for phase in ("setup", "round"))
-    cores = f"{found['cores']} {'core' if found['cores'] == 1 else 'cores'}"
-    yield (
-        f"together   all in one process, on {cores}: set-up {duration(setup['seconds'])} (CPU"
-        f" {duration(setup['cpu_seconds'])}), a round {duration(each['seconds'])} (CPU {duration(each['cpu_seconds'])})"
-    )
-    yield (
-        f"memory     each client {size(memory['client'])} ({size(memory['client_keeps'])} of it between rounds), the"
-        f" server {size(memory['server'])}; all in one process {size(memory['one_process'])}"
-    )
+    yield from _on_an_engine(found) if found["engine"] else _in_one_process(found)
     for i, line in enumerate(found["accuracy"]):
         yield f"{'' if i else 'precision':<10} {line}"
     yield (
         f"security   {found['sigma']} bits over all {params['rounds']:,} rounds, {found['sigma_prime']} for each number"
         " that noise hides"
+    )
+
+
+def _together(found: dict[str, Any], where: str) -> str:
+    setup, each = (found["phases"][phase][where] for phase in ("setup", "round"))
+    return (
+        f"{found['cores']} {'core' if found['cores'] == 1 else 'cores'}: set-up {duration(setup['seconds'])} (CPU"
+        f" {duration(setup['cpu_seconds'])}), a round {duration(each['seconds'])} (CPU {duration(each['cpu_seconds'])})"
+    )
+
+
+def _in_one_process(found: dict[str, Any]) -> Iterator[str]:
+    memory = found["memory"]
+    yield f"together   all in one process, on {_together(found, 'one_process')}"
+    yield (
+        f"memory     each client {size(memory['client'])} ({size(memory['client_keeps'])} of it between rounds), the"
+        f" server {size(memory['server'])}; all in one process {size(memory['one_process'])}"
+    )
+
+
+def _on_an_engine(found: dict[str, Any]) -> Iterator[str]:
+    """The processes of each party, and what they would take on one machine, as in a rehearsal."""
+    memory, engine = found["memory"], found["engine"]
+    waits, stages = engine["wait_seconds"], engine["stages"]
+    yield (
+        f"engine     {TITLES[engine['name']]}: {duration(engine['start_seconds'])} from the submission to the first of"
+        f" {stages['setup']} stages of a set-up; a round has {stages['round']}. Of the elapsed time"
+        f" {duration(waits['setup'])} and {duration(waits['round'])} are waiting for the engine"
+    )
+    for i, (party, name) in enumerate((("client", "each client"), ("server", "the server"))):
+        parts = ", ".join(f"{process} {size(count)}" for process, count in engine["memory"][party].items())
+        yield f"{'' if i else 'memory':<10} {name} {size(memory[party])}: {parts}"
+    yield (
+        f"together   all on one machine, on {_together(found, 'one_machine')}, and {size(memory['one_machine'])} of"
+        " memory"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from secea.commands.fits import duration, size
 from secea.engines import files
 from secea.engines.agreement import ABOUT, written
+from secea.engines.costs import TITLES
 from secea.errors import ParamsError
 from secea.party.session import Session
 from secea.report import save
@@ -127,6 +128,8 @@ def _costs(found: dict[str, Any]) -> Iterator[Line]:
             f" {duration(server['cpu_seconds'])}. It takes {duration(found['phases'][phase]['seconds'])} in all.",
         ))  # fmt: skip
     memory = found["memory"]
+    if engine := found["engine"]:
+        yield Line("engine", (f"{TITLES[engine['name']]}: what it adds is among times and memory.",))
     yield Line("memory", (f"Each client {size(memory['client'])}, the server {size(memory['server'])}.",))
     if found["options_cost"]:
         first, *_, last = found["options_cost"]

@@ -37,6 +37,7 @@ from secea.errors import SERVER, ProtocolError, SecEAError
 from secea.wire.messages import Buffer
 
 BUSY: Final = "it is still busy with an earlier order"
+UNTAKEN: Final = "nobody took its reply: the process at its site that had brought the order is gone"
 MOST_SECONDS: Final = 30 * 86400.0
 """An order may take thirty days. Timers and sockets refuse times that are much longer."""
 
@@ -250,10 +251,13 @@ class Asked:
             raise ValueError(f"an order has an impossible time limit of {seconds} seconds")
         return cls(_exactly(channel, size), channel, seconds, time.monotonic() + seconds)
 
-    def say(self, mark: Mark, data: Buffer = b"") -> None:
-        """Report to the sender. If the sender has gone, nothing happens."""
-        with suppress(OSError):
+    def say(self, mark: Mark, data: Buffer = b"") -> bool:
+        """Report to the sender. Whether it is still there."""
+        try:
             say(self.channel, mark, data)
+        except OSError:
+            return False
+        return True
 
 
 class Client:
@@ -301,9 +305,13 @@ class Client:
     def deserted(self) -> bool:
         """Nobody can give orders any more. Whether this core is about to end with an error, which it has to print."""
         if not self._over and not self._failed:
-            with suppress(OSError):
-                self._log.noted("stopped", why="the engine's process at this site has ended: its job is over, or died")
+            self.noted("stopped", "the engine's process at this site has ended: its job is over, or died")
         return self._failed
+
+    def noted(self, event: str, why: str) -> None:
+        """Write into the site's log what becomes of its core, if that can be written."""
+        with suppress(OSError):
+            self._log.noted(event, why=why)
 
     def stopped(self, error: Exception) -> bytes:
         """What others are told about an error. The full text goes only to this site, before anybody hears of it."""
@@ -329,7 +337,8 @@ def do(client: Client, orders: Iterable[Asked]) -> None:
         except Exception as error:  # the user's code may raise anything, and the sender must be told
             asked.say(Mark.FAILED, client.stopped(error))
             raise
-        asked.say(Mark.DONE, reply)
+        if not asked.say(Mark.DONE, reply):
+            client.noted("left out", UNTAKEN)
 
 
 def _given(channel: socket.socket, client: Client) -> Iterator[Asked]:

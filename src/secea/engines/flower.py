@@ -26,12 +26,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
 from secea.engines.core import CoreError
+from secea.engines.costs import FLOWER_MESSAGE_BYTES as MESSAGE_BYTES
 from secea.engines.driver import Patience
 from secea.engines.host import told
 from secea.engines.lasting import LastingCore
@@ -48,10 +49,11 @@ _POLL_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 1.0
 BEAT_SECONDS: Final = 5.0
 """How often the SuperLink is asked who is online."""
-MESSAGE_BYTES: Final = 1 << 26
-"""Of a reply in one message. Flower holds messages as a whole, and takes a second or two for each."""
 STAGE_SECONDS: Final = 120.0
 """Time for one stage. Each stage starts a process at every client, and Flower needs a minute to notice a lost node."""
+
+_EXPIRED: Final = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+"""The SuperLink has dropped a message, or the reply to it, since their time was over."""
 
 _log = logging.getLogger("flwr")
 
@@ -235,6 +237,8 @@ class FlowerPort:
         elif number in now.sent:
             n = now.sent.pop(number)
             parts, _ = self._read(message, n)
+            if message.has_error() and message.error.code in _EXPIRED:
+                parts = [self._silent(n, now.terms.seconds)]
             if isinstance(parts[-1], Reply) and parts[-1].more:
                 now.parts[n] = now.parts.get(n, 0) + len(parts)
                 self._send(now, {n: [_array(Order(Task.MORE, now.parts[n]).to_bytes())]})
@@ -276,9 +280,7 @@ class FlowerPort:
 
     def _read(self, message: Message, n: int) -> tuple[list[Reply | Failure], str]:
         if message.has_error():
-            gone = message.error.code == ErrorCode.NODE_UNAVAILABLE
-            cause = Cause.UNREACHABLE if gone else Cause.FAILED
-            return [Failure(f"error {message.error.code}: {message.error.reason}", cause)], ""
+            return [_failure(message.error)], ""
         try:
             parts, name = _unpacked(message.content)
             self.received += sum(map(len, parts))
@@ -293,6 +295,17 @@ class FlowerPort:
             return Failure(f"its node {self._nodes[n]} is not online", Cause.UNREACHABLE)
         others = "".join(f"; node {node}: {why}" for node, why in self._nameless.items())
         return Failure(f"no node said in {timeout:.0f} s that it is {self._names[n]!r}{others}", Cause.UNREACHABLE)
+
+
+def _failure(error: Error) -> Failure:
+    """What it means that Flower gives an error in place of a reply."""
+    if error.code == ErrorCode.NODE_UNAVAILABLE:
+        return Failure("its node is not online any more", Cause.UNREACHABLE)
+    if error.code in _EXPIRED:
+        return Failure("it did not reply in time", Cause.SLOW)
+    if error.code == ErrorCode.CLIENT_APP_CRASHED:
+        return Failure("Flower's ClientApp at its site was killed, or stopped responding")
+    return Failure(f"Flower's error {error.code} at its site: {error.reason}")
 
 
 def serve_run(grid: Grid, context: Context) -> None:

@@ -10,6 +10,7 @@ listens. It works only on Linux. See `secea.engines.core` for a core that ends w
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
@@ -20,9 +21,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +47,7 @@ from secea.engines.core import (
 )
 from secea.engines.host import told
 from secea.engines.site import BUSY_SECONDS, Site
-from secea.errors import SecEAError
+from secea.errors import SecEAError, SnapshotError
 from secea.wire.keys import digest
 from secea.wire.messages import Buffer
 
@@ -55,6 +57,10 @@ IDLE_SECONDS: Final = 7200.0
 _ADDRESS: Final = "core.state"  # the suffix of all state: whoever deletes that deletes this too
 _LOCK: Final = "lock.state"  # not the site's own file: anybody who can open a file can lock it
 _SILENT_SECONDS: Final = 60.0  # a caller that is silent for this long in the middle of an order is dropped
+_QUIET_SECONDS: Final = 60.0  # after the time of an order is over, the next one has come within this time
+_SILENCE: Final = (
+    "no order has come for {:.0f} s: the run is over, or died, or goes on without this site; the server's side knows"
+)
 _LOOK_SECONDS: Final = 0.5
 _GRACE: Final = 5.0
 _BACKLOG: Final = 64
@@ -175,7 +181,7 @@ class LastingCore:
             site = Site.read(self._file)
         except SecEAError as error:
             raise CoreError(told(error)) from None
-        while (lock := _lock(site.state)) is None:
+        while (lock := self._locked(site)) is None:
             if time.monotonic() > end:
                 raise CoreError(BUSY)
             time.sleep(_LOOK_SECONDS / 10)
@@ -184,12 +190,23 @@ class LastingCore:
         finally:
             os.close(lock)
 
+    def _locked(self, site: Site) -> int | None:
+        try:
+            return _lock(site.state)
+        except SecEAError as error:
+            raise self._noted(error) from None
+
+    def _noted(self, error: SecEAError) -> CoreError:
+        """No core can be reached: what others are told. The site's log has all of it."""
+        note_stopped(self._file, str(error))
+        return CoreError(told(error))
+
     def _connected(self, site: Site) -> socket.socket | None:
         """A connection to the running core, or None if there is none. A core with other settings is ended."""
         try:
             address, settings = _Address.read(site.state), _settings(site)
         except SecEAError as error:
-            raise CoreError(told(error)) from None
+            raise self._noted(error) from None
         if address and address.settings == settings:
             return _connection(address)
         if address:
@@ -240,7 +257,7 @@ def _lock(state: Path) -> int | None:
     except FileNotFoundError:  # the folder was removed in the meantime
         return None
     except OSError as error:
-        raise CoreError(f"its state directory cannot be used: {error.strerror}") from None
+        raise SnapshotError(f"the state directory {state} cannot be used: {error.strerror}") from None
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):  # otherwise it was replaced
@@ -316,21 +333,25 @@ class _Door:
         self._open.discard(channel)
         channel.close()
 
-    def orders(self, idle: float) -> Iterator[Asked]:
-        """The orders, until the run is over, the state is gone, or no order has come for too long."""
-        patience, last = idle, time.monotonic()
-        while self._stands() and time.monotonic() - last < patience:
+    def orders(self, idle: float, noted: Callable[[str, str], None]) -> Iterator[Asked]:
+        """The orders, until the run is over, the state is gone, or no order has come for too long. `noted` is told."""
+        patience, quiet, last = idle, math.inf, time.monotonic()
+        while (stands := self._stands()) and time.monotonic() - last < patience:
             try:
                 asked = self._orders.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
+                if time.monotonic() - last > quiet:
+                    noted("waiting", _SILENCE.format(quiet))
+                    quiet = math.inf
                 continue
             if asked.end > time.monotonic():
-                with limit(asked.seconds + _GRACE, lambda: os._exit(1)):  # in case the caller has gone
+                with limit(asked.seconds + _GRACE, partial(_give_up, asked.seconds, noted)):  # if the caller has gone
                     yield asked
             self._let_go(asked.channel)
             if asked.over:
                 return
-            patience, last = max(idle, 2 * asked.seconds), time.monotonic()
+            patience, quiet, last = max(idle, 2 * asked.seconds), asked.seconds + _QUIET_SECONDS, time.monotonic()
+        noted("stopped", f"no order has come for {patience:.0f} s" if stands else "its state directory was removed")
 
     def _stands(self) -> bool:
         """Whether the state is still there and still ours. A temporary failure to read it does not count."""
@@ -348,6 +369,12 @@ class _Door:
         if self._stands():
             (self._state / _ADDRESS).unlink(missing_ok=True)
         self._address.clear()
+
+
+def _give_up(seconds: float, noted: Callable[[str, str], None]) -> None:
+    """End this core, which works for longer than it may."""
+    noted("stopped", how_it_ended(None, seconds))
+    os._exit(1)
 
 
 def _short_folder() -> str:
@@ -379,7 +406,7 @@ def _last(client: Client, alone: ExitStack, starter: socket.socket, idle: float)
     with suppress(OSError), starter:
         say(starter, Mark.DONE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    do(client, door.orders(idle))
+    do(client, door.orders(idle, client.noted))
 
 
 def main(site: str, descriptor: str, idle: str, run: str) -> None:

@@ -147,6 +147,8 @@ class State:
         """How it ended, in a paragraph: rounds, who took part in which, and why the others did not."""
         numbers = sorted({number for each in self.clients.values() for number in each.rounds})
         parts = [f"{self.outcome}: {self.done} of {self.asked} rounds"]
+        if self.done > len(numbers):
+            parts[0] += f", {len(numbers) or 'none'} of them in this run"
         if self.why:
             parts[0] += f" ({self.why})"
         if self.lost:

@@ -25,6 +25,8 @@ class Costs:
     sent_by_clients: int = 0
     hops: int = 0
     """Chunks of messages on all hops."""
+    stages: int = 0
+    """How often the server calls all clients, and waits for them."""
     ciphers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Bytes that "client" (all of them) or "server" has to "seal", to "open", or to "tag" for one receiver."""
 
@@ -58,6 +60,7 @@ def setup_costs(form: Form, params: Params, entities: int) -> Costs:
     hello = HEADER_BYTES + HELLO_BYTES
     costs.add(Common.HELLO, hello + form.introduction_bytes(params), up=N, down=N * (N - 1))
     costs.add(Common.HELLO, hello, down=N)
+    costs.stages += 1
     everyone = tuple(range(N))
     start = Agreement(form.setup_phase, everyone, everyone, union=1, names=1, size=entities)
     for row in _chain(form, params, form.setup_phase):
@@ -93,6 +96,7 @@ def _add_row(costs: Costs, form: Form, params: Params, row: Row, at: Agreement) 
         layout = form.layout(kind, params, at, sender, receiver)
         return message_bytes(layout, signed=signed), layout.chunks
 
+    costs.stages += 1
     words = row.announced + bool(row.settles)
     costs.add(Common.BEGIN, sealed(Begin.size(len(at.members))), down=words * len(at.members))
     for kind in row.sends:
