@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.histories import Case, Told, lived
@@ -25,7 +26,7 @@ CASES: Final = (
 """Every option, every kind of field, and rows that are long enough for a grid of their own."""
 
 
-TOGETHER: Final = {
+TOGETHER: Final[Mapping[str, Any]] = {
     "CHUNK_BYTES": 300, "BLOCK_VALUES": 8, "NAMES_AT_ONCE": 3, "PEELED_AT_ONCE": 331, "_PIECE": 2, "_PIECE_BYTES": 64,
     "_ZEROS": memoryview(bytes(40)),
 }  # fmt: skip
