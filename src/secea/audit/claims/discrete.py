@@ -31,9 +31,9 @@ class Odd:
             return self._rng.bytes(size)
         words = self._rng.integers(0, 1 << 64, size // 8, np.uint64)
         shift = self._rng.integers(0, 60, words.size, np.uint64)
-        kinds = self._rng.integers(0, 3, words.size)
+        kinds = self._rng.integers(0, 4, words.size)
         tiny, huge = words >> shift, ~(words >> shift)
-        return np.choose(kinds, [words, tiny, huge]).astype("<u8").tobytes()
+        return np.choose(kinds, [words, tiny, huge, np.zeros_like(words)]).astype("<u8").tobytes()
 
 
 def _law(sigma: float, seen: int) -> dict[int, float]:
