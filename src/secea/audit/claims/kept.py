@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +24,8 @@ from secea.audit.claims.agreed import OF_MEANS, OPTIONS, PARAMS
 from secea.audit.claims.common import SETS, made_tables
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import kept as mutants
-from secea.audit.standing import attributes_stand_in
+from secea.audit.standing import attributes_stand_in, standing_in
+from secea.engines.store import Store
 from secea.errors import ParamsError, ProtocolError, SnapshotError, TableError, Uncovered
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
@@ -31,6 +34,7 @@ from secea.party.server import Server
 from secea.party.session import Session
 from secea.table import Table
 from secea.wire.keys import Identity, Roster
+from secea.wire.messages import TAG_BYTES
 
 EVERYBODY: Final = range(len(SETS))
 ROUNDS: Final = 2
@@ -171,6 +175,52 @@ def state_of_a_session(subject: Subject) -> int:
         raise Objection("state of a client is taken by another one")
     subject.client.restore(mine, identities[0], client)
     return 2 * len(others) + 1
+
+
+PART: Final = 64
+"""Bytes of a part of a file: elsewhere they are sixteen million."""
+
+
+def _spoilt(text: bytes, sizes: Sequence[int]) -> Iterator[tuple[str, bytes]]:
+    """A file that somebody has changed: cut, with parts in another order, one twice, one missing, one other bit."""
+    at, head = len(text) - sum(sizes), text[: len(text) - sum(sizes)]
+    parts = [text[at + sum(sizes[:i]) :][:size] for i, size in enumerate(sizes)]
+    for i in range(len(parts)):
+        yield f"cut before part {i}", head + b"".join(parts[:i])
+        yield f"without part {i}", head + b"".join(parts[:i] + parts[i + 1 :])
+        yield f"with part {i} twice", head + b"".join([*parts[: i + 1], *parts[i:]])
+        changed = bytes([parts[i][0] ^ 1]) + parts[i][1:]
+        yield f"with another bit in part {i}", head + b"".join([*parts[:i], changed, *parts[i + 1 :]])
+    if len(parts) > 1:
+        yield "with two parts changed round", head + b"".join([parts[1], parts[0], *parts[2:]])
+
+
+@claim("attack", KEYED, mutants=(mutants.LAST_UNMARKED, mutants.NAME_UNMARKED))
+def state_in_parts(subject: Subject) -> int:
+    """Keyed: large state is saved in parts, and loads as it was or not at all: not cut, and with no part of another."""
+    cases, identity = 0, Identity(bytes(range(32)))
+    with TemporaryDirectory() as folder, standing_in({}, _PART_BYTES=PART):
+        store = Store(folder, identity, bytes(32))
+        for size in (0, 1, PART - 1, PART, PART + 1, 3 * PART, 3 * PART + 5):
+            data = bytes(i % 251 for i in range(size))
+            store.save("client", iter([data[:7], data[7:]]))
+            (file,) = Path(folder).iterdir()
+            text = file.read_bytes()
+            if store.load("client") != data:
+                raise Objection(f"state of {size} bytes is not what was saved")
+            file.with_name(file.name.replace("client", "table")).write_bytes(text)
+            whole = max(0, size - 1) // PART
+            sizes = [*[PART + TAG_BYTES] * whole, size - whole * PART + TAG_BYTES]
+            odd = [*_spoilt(text, sizes), ("saved under another name", b"")]
+            for what, other in odd:
+                file.write_bytes(other)
+                with suppress(SnapshotError):
+                    store.load("client" if other else "table")
+                    raise Objection(f"state of {size} bytes {what} is taken")
+                cases += 1
+            store.forget("client")
+            store.forget("table")
+    return cases
 
 
 # ----------------------------------------------------------------------------------------------------- what people read

@@ -12,6 +12,7 @@ from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.derivations import replaced
 from secea.audit.mutants.epochs import within
+from secea.engines.store import Store
 from secea.forms.keyed import planning
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Keyed
@@ -83,6 +84,20 @@ def _of_one_row(params: Params, *given: Any, rows: int = 1) -> Params:
     return _with_noise(params, *given, rows=1)
 
 
+def _without_last(self: Store, name: str, *, last: bool) -> bytes:
+    return self._session + name.encode()
+
+
+def _without_name(self: Store, name: str, *, last: bool) -> bytes:
+    return self._session + bytes([last])
+
+
+LAST_UNMARKED = within(
+    "last-part-unmarked", "A file of state does not say which of its parts is the last.", Store, "_label", _without_last
+)
+NAME_UNMARKED = within(
+    "state-without-a-name", "What is saved under one name loads under another.", Store, "_label", _without_name
+)
 ANY_ROUND = within(
     "any-round", "Clients take part in as many rounds as the server likes.", Client, "_begin", _any_round
 )
