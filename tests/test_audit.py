@@ -55,7 +55,7 @@ HEAVY = {
         "masks-of-others", "shared-streams", "messages-once", "unions-apart", "stretches-once", "key-streams-once",
         "as-specified", "tables-as-specified", "views-by-enumeration", "lies-in-two-rounds", "begins", "key-streams",
         "minimum-is-proved", "minimum-is-kept", "masks-of-many", "view-below-a-minimum", "view-of-a-minimum",
-        "view-with-drop-outs", "every-number", "gone-for-good", "released-once", "spelling",
+        "view-with-drop-outs", "every-number", "gone-for-good", "released-once", "spelling", "lives-as-specified",
     )
 }  # fmt: skip
 """Claims that play whole lives, or look at thousands of cases."""

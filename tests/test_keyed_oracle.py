@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from secea.arithmetic.field import PRIMES30, RING56, RING61, Residues, Ring, insecure_ring
 from secea.arithmetic.ristretto import ORDER, from_uniform, multiply, scalar_rows
-from secea.audit.specified import differs, key_of, part_of, recorded, stream
+from secea.audit.differing import differs
+from secea.audit.specified import key_of, part_of, recorded, stream
 from secea.errors import FederationError
 from secea.forms.keyed import Keyed
 from secea.forms.keyed import form as keyed_form

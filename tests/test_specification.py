@@ -112,6 +112,18 @@ def test_the_papers_form_has_just_these_numbers(N: int, data: st.DataObject) -> 
     assert n.count == spec.queries(300)
 
 
+def test_one_of_three_options_at_a_time() -> None:
+    assert spec.go_together(weighted=True, partial=False, noise=False)
+    assert spec.go_together(weighted=False, partial=False, noise=False)
+    assert not spec.go_together(weighted=False, partial=True, noise=True)
+
+
+def test_weights_leave_six_bits_of_the_precision() -> None:
+    assert spec.largest_weight(3, 10) == 16 // 3 - 1
+    assert spec.largest_weight(2, 52) == 1 << 24
+    assert 4 * (spec.largest_weight(4, 24) + 1) == 1 << 18
+
+
 def test_a_mean_may_be_off_by_no_more_than_its_parts_together() -> None:
     s, w, wide, noisy = 2, 4, 8, 3
     fills = [Fraction(sum(some) - s * (w - 1) // 2) for some in combinations([0, w - 1] * s, s)]

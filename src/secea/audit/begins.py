@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from secea.audit import KEYED, PAILLIER, Subject
+from secea.audit.attacks.names import Next, following
 from secea.audit.attacks.stage import announcement
 from secea.audit.claims.counts import form_of
 from secea.audit.standing import attributes_stand_in
@@ -71,12 +72,13 @@ class Life:
 
     def __init__(self, subject: Subject, **params: Any) -> None:
         self.tables: list[dict[str, Any]] = tables_of(CLIENTS, 5, 1)
-        self.parties = subject.parties(
-            self.tables, entropy=insecure_seeded(5), collusion=1, max_union=9, rounds=99, **params
-        )
+        self.parties = self._parties(subject, params)
         self.form, self.server, self.exchange = subject.form, self.parties.server, self.parties.exchange
         self.said: Said = {}
         self.exchange.greet()
+
+    def _parties(self, subject: Subject, params: Mapping[str, Any]) -> Any:
+        return subject.parties(self.tables, entropy=insecure_seeded(5), collusion=1, max_union=9, rounds=99, **params)
 
     def ask(self, then: str = "") -> None:
         """Ask them all."""
@@ -147,6 +149,29 @@ def openings(subject: Subject, of: type[Life] = Life) -> Said:
     return life.said
 
 
+class TakenOver(Life):
+    """A session that takes over the key of three clients; the last of its clients is new."""
+
+    def _parties(self, subject: Subject, params: Mapping[str, Any]) -> Any:
+        old = subject.parties(
+            self.tables[:-1], entropy=insecure_seeded(5), collusion=2, max_union=9, rounds=99, **params
+        )
+        old.setup()
+        form = following(old, (0, 1, 2, None), 2)
+        assert form is not None
+        return Next(old, form, 2, insecure_seeded(6))
+
+
+def taken_over(subject: Subject) -> Said:
+    """The set-up of a session that follows another one, and each part of it broken off everywhere."""
+    life = TakenOver(subject)
+    for phase, until in ("commit", "deal"), ("commit", "list"), ("list", "confirm"), ("list", "evaluate"):
+        life.go(phase, until)
+    for phase, until in ("list", "secret"), ("secret", "table"), ("secret", REST), ("list", "confirm"), ("list", REST):
+        life.go(phase, until)
+    return life.said
+
+
 def paper(subject: Subject) -> Said:
     """The paper's form: a set-up, rounds, and other names."""
     life = Life(subject)
@@ -162,7 +187,7 @@ def paper(subject: Subject) -> Said:
 
 
 Story = Callable[[Subject], Said]
-STORIES: Final[Mapping[str, tuple[Story, ...]]] = {KEYED: (names_that_change, openings), PAILLIER: (paper,)}
+STORIES: Final[Mapping[str, tuple[Story, ...]]] = {KEYED: (names_that_change, openings, taken_over), PAILLIER: (paper,)}
 
 
 def written(said: Said) -> dict[str, Any]:

@@ -200,6 +200,16 @@ def upload_columns(d: int, checks: int, m: int, *, weighted: bool) -> int:
     return d + (1 if weighted else 0) + checks + 2 + 2 * (m - 1)
 
 
+def go_together(*, weighted: bool, partial: bool, noise: bool) -> bool:
+    """Which options may be used in one session: noise covers neither weights nor who left rows out (K11)."""
+    return sum((weighted, partial, noise)) <= 1
+
+
+def largest_weight(N: int, precision: int) -> int:
+    """N * (V + 1) is at most 2^(precision - 6), and V below 2^24 or at it (K11)."""
+    return min(1 << 24, (1 << precision >> 6) // N - 1)
+
+
 def honest_deviation(noise: float, N: int, T: int, D: int, present: int | None = None) -> float:
     """What each adds to every slot, so that the honest ones in a sum add what was asked for (K11).
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from secea.arithmetic import grid
 from secea.arithmetic.field import M61, RING61, Residues, Ring
-from secea.arithmetic.ristretto import ORDER
+from secea.arithmetic.ristretto import ORDER, from_uniform, multiply, scalar_rows
 from secea.audit.specification import designated, honest_deviation, upload_columns
 from secea.audit.standing import attributes_stand_in, standing_in
 from secea.errors import SERVER
@@ -85,15 +85,20 @@ def rows_of(flat: Sequence[int], width: int) -> list[oracle.Vector]:
 
 
 def gaussian(seed: bytes, chunk: int, count: int, sigma: float) -> list[int]:
-    """Discrete Gaussian numbers from a key stream, by the rejection of Canonne, Kamath and Steinke (K11).
-
-    Each attempt takes words for all of its candidates, step by step. Bytes are those of AES in counter mode.
-    """
+    """Discrete Gaussian numbers from a key stream: AES in counter mode."""
     source = Cipher(algorithms.AES256(seed), modes.CTR(chunk.to_bytes(8, "big") + bytes(8))).encryptor()
+    return gaussian_of(lambda size: source.update(bytes(size)), count, sigma)
+
+
+def gaussian_of(draw: Callable[[int], bytes], count: int, sigma: float) -> list[int]:
+    """The same from any bytes, by the rejection of Canonne, Kamath and Steinke (K11).
+
+    Each attempt takes words for all of its candidates, step by step.
+    """
     t, found = math.floor(sigma) + 1, list[int]()
 
     def drawn(many: int) -> list[int]:
-        data = source.update(bytes(8 * many))
+        data = draw(8 * many)
         return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
     def fractions(many: int) -> list[float]:
@@ -104,7 +109,7 @@ def gaussian(seed: bytes, chunk: int, count: int, sigma: float) -> list[int]:
         u = [word % t for word in drawn(math.floor(1.6 * missing) + 16) if word < 2**64 - 2**64 % t]
         u = [x for x, chance in zip(u, fractions(len(u)), strict=True) if chance < math.exp(-x / t)]
         y = [x + t * math.floor(-math.log(1 - part)) for x, part in zip(u, fractions(len(u)), strict=True)]
-        signs = [byte & 1 for byte in source.update(bytes(len(y)))]
+        signs = [byte & 1 for byte in draw(len(y))]
         y = [-x if minus else x for x, minus in zip(y, signs, strict=True) if x or not minus]
         far = [(abs(x) - sigma * sigma / t) / sigma for x in y]
         kept = [part < math.exp(-0.5 * x * x) for part, x in zip(fractions(len(y)), far, strict=True)]
@@ -193,6 +198,22 @@ def key_of(parties: Parties) -> int:
     return sum(polynomial[0] for polynomial in dealt) % ORDER
 
 
+LONG: Final = b"secea long name\n"
+SUITE: Final = b"HashToGroup-OPRFV1-\x00-ristretto255-SHA512"
+
+
+def F(name: Name, k: int) -> bytes:
+    """K2 and RFC 9497: Hash(name, k * HashToGroup(name)). A long name is hashed first, and one that looks like that."""
+    x = b"s" + str(name).encode()
+    if len(x) > 65_535 or x.startswith(LONG):
+        x = LONG + hashlib.sha512(x).digest()
+    domain = SUITE + bytes([len(SUITE)])
+    first = hashlib.sha512(bytes(128) + x + bytes((0, 64, 0)) + domain).digest()
+    uniform = hashlib.sha512(first + bytes([1]) + domain).digest()
+    point = multiply(from_uniform(np.frombuffer(uniform, np.uint8)[None]), scalar_rows([k]))
+    return hashlib.sha512(len(x).to_bytes(2, "big") + x + bytes((0, 32)) + point.tobytes() + b"Finalize").digest()
+
+
 # -------------------------------------------------------------------------------------------------- what it ought to be
 
 
@@ -205,6 +226,15 @@ class Expected:
     record: Record
     weights: Sequence[Mapping[Name, int]] = ()
     """Of each client's rows, where they have any."""
+    k: int = 0
+    """The key of the names, where those who dealt it have forgotten what they dealt."""
+    own: Mapping[int, Sequence[Name]] = field(default_factory=dict)
+    """The entities that clients have in the union, where their tables have others."""
+    grids: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    """How coarse tables were in the session; where nothing is said, as coarse as these."""
+    R: list[list[oracle.Vector]] = field(default_factory=list)
+    """What is broadcast, prime by prime and slot by slot; and what each slot is. `differing` puts them here."""
+    kinds: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         params, self.at = self.parties.session.params, self.record.at
@@ -218,8 +248,8 @@ class Expected:
         self.turn = designated(self.members, self.at.round)
         self.began = oracle.noise_clients(self.members, self.T, self.at.round, self.D)
         self.noisy = [w for w in self.began if w in self.U]
-        k = key_of(self.parties)
-        self.F = {name: oracle.F(name, k) for v in self.members for name in self.table(v)}
+        k = self.k or key_of(self.parties)
+        self.F = {name: F(name, k) for v in self.members for name in self.named(v)}
         tag_key = expand(self.union.secret, "tags", self.union.context)
         hashed = {name: hashlib.blake2b(F, digest_size=8, key=tag_key).digest() for name, F in self.F.items()}
         tags = {name: (int.from_bytes(each, "little") >> 3) % M61 for name, each in hashed.items()}
@@ -228,11 +258,18 @@ class Expected:
         layout = self.parties.session.form.layout(Kind.MEANS, params, self.at, SERVER, ALL)
         self.spans = [layout.span(chunk) for chunk in range(layout.chunks)]
         self.values = {v: self._encoded(v) for v in self.members}
-        self.given = {v: {self.slot[name] for name in self.table(v) if self.gives(v, name)} for v in self.members}
+        self.given = {
+            v: {self.slot[name] for name in self.named(v) if name in self.table(v) and self.gives(v, name)}
+            for v in self.members
+        }
 
     def gives(self, v: int, name: Name) -> bool:
         """Whether client v contributes its row of an entity."""
         return not self.params.partial or not self.weights or self.weights[v][name] > 0
+
+    def named(self, v: int) -> Sequence[Name]:
+        """The entities that client v has in the union."""
+        return self.own.get(v) or tuple(self.table(v))
 
     def table(self, v: int) -> Table:
         """What client v contributed, under the keys of its names."""
@@ -296,7 +333,7 @@ class Expected:
         keys = [expand(identity, "fill of the keyed form", label) for label in labels]
         blur = expand(identity, "fill of weights", b"grid")
         given = as_table(table, self.params.dim)
-        used, step = grid.grid_of(given.matrix, given.dtype)
+        used, step = self.grids.get(v) or grid.grid_of(given.matrix, given.dtype)
         cap = 2.0 ** (math.floor(math.log2(n.max_abs)) - GRID_SHARE_BITS)
         found = {}
         for name, row in table.items():
@@ -316,7 +353,8 @@ class Expected:
                 part = oracle.share_of_bound(weight, _of_grid(blur, entity, 1.0, float(weight)), self.params.max_weight)
                 products = [math.ldexp(float(x), -n.f) * part for x in whole]
                 whole = [coded(x, j, 52, 0.0) for j, x in enumerate([*products, n.max_abs * part])]
-            found[self.slot[name]] = tuple(whole)
+            if name in self.slot:  # others are not in the union yet
+                found[self.slot[name]] = tuple(whole)
         return found
 
     def G(self, name: Name, b: int) -> oracle.Vector:
@@ -406,6 +444,28 @@ class Expected:
         masked = oracle.mask(rows, v, self.masks(v, chunk, b), p)
         return oracle.add([masked, self.own_mask(v, chunk, b)], p) if self.D else masked
 
+    def mean(self, name: Name) -> tuple[list[Fraction], bool]:
+        """What an owner reads in the slot of an entity, and whether that is a mean."""
+        n, params, at = self.n, self.params, self.slot[name]
+        primes = range(len(n.ring.primes))
+        G = [self.G(name, b) for b in primes]
+        exact = [
+            oracle.read(tuple(self.R[b][at][j] for b in primes), tuple(G[b][j] for b in primes), len(self.began), n,
+                        len(self.noisy))
+            for j in range(self.d)
+        ]  # fmt: skip
+        heavy = True
+        if params.max_weight is not None:
+            *exact, share = exact
+            share /= Fraction(n.max_abs)
+            heavy = share * 4 * params.clients * (params.max_weight + 1) > 1
+            exact = [x / share for x in exact] if heavy else exact
+        return exact, heavy and self.kinds[at] == 0
+
+    def last_bit(self, dtype: np.dtype[Any]) -> Fraction:
+        """How far a mean in floats may be from an exact one, in parts of it."""
+        return Fraction(2 if self.params.max_weight is None else 8) * Fraction(float(np.finfo(dtype).eps))
+
 
 def _of_grid(key: bytes, entity: int, step: float, x: float) -> list[int]:
     """Two words for the number of a grid: each grid is another draw."""
@@ -413,127 +473,10 @@ def _of_grid(key: bytes, entity: int, step: float, x: float) -> list[int]:
     return words(encryptor(key)(of.to_bytes(8, "little") + np.float64(x + 0.0).tobytes()))[:2]
 
 
-def differs(
-    parties: Parties,
-    tables: Sequence[Table | None],
-    record: Record,
-    weights: Sequence[Mapping[Name, int]] = (),
-) -> Iterator[str]:
-    """What of a round is not as specified: uploads, sums and broadcast to the bit, means but for rounding."""
-    spelled = [dict(zip(keys(tuple(own)), own.values(), strict=True)) for own in weights]
-    due = Expected(parties, tables, record, spelled)
-    yield from union_differs(parties, due)
-    ring = due.n.ring
-    primes = list(enumerate(ring.primes))
-    if not len(record.broadcast) == len(record.sums) == len(due.spans):
-        yield "the number of chunks"
-        return
-    R: list[list[oracle.Vector]] = [[] for _ in primes]
-    kinds: list[int] = []
-    for v in due.members:
-        part, mine = part_of(parties, v), part_of(parties, v).union
-        assert mine is not None
-        given = as_table(due.table(v), due.params.dim)
-        encoded = part.tables.encoded(given.weighing(weights[v]) if weights else given, part.names)
-        if encoded[mine.order].tolist() != [list(row) for _, row in sorted(due.values[v].items())]:
-            yield f"what client {v} encodes"
-        if mine.slots.tolist() != sorted(due.values[v]):
-            yield f"the slots of client {v}"
-    for chunk, broadcast in enumerate(record.broadcast):
-        e = {w: due.noise(w, chunk) for w in due.noisy}
-        uploads = {v: [due.upload(v, chunk, b) for b, _ in primes] for v in due.members}
-        columns: dict[int, list[list[oracle.Vector]]] = {w: [] for w in due.noisy}
-        sent, marks = [], [0] * (due.spans[chunk].stop - due.spans[chunk].start)
-        for b, p in primes:
-            s = due.secrets(chunk, b)
-            for w in due.noisy:
-                columns[w].append(oracle.noise_column(e[w], s.H[w], s, p))
-            total = due.total(uploads, chunk, b)
-            noise, column = oracle.add(list(e.values()), p), oracle.add([columns[w][b] for w in due.noisy], p)
-            for what, real, plain in zip(
-                ("sum", "noise", "columns"), record.sums[chunk], (total, noise, column), strict=True
-            ):
-                if real[b].tolist() != [list(row) for row in plain]:
-                    yield f"the {what} of chunk {chunk}"
-            rows, what_is = oracle.divide(total, noise, column, p, due.m)
-            if not all(oracle.right(rows[i], what_is[i], i, len(due.U), s, p) for i in range(len(rows))):
-                yield f"the check of chunk {chunk}"
-            sent.append(rows)
-            R[b] += rows
-            marks = [max(a, c) for a, c in zip(marks, what_is, strict=True)]
-        for v in due.U:
-            tail = packed(ring, columns[v]) + record.rounds[v].noise_seed if v in due.noisy else b""
-            if record.uploads[v][chunk] != packed(ring, uploads[v]) + tail:
-                yield f"chunk {chunk} of the upload of client {v}"
-        if broadcast != packed(ring, sent) + bytes(marks):
-            yield f"chunk {chunk} of the broadcast"
-        kinds += marks
-    for v in due.U:
-        yield from _means_differ(part_of(parties, v), due, R, kinds)
-
-
-def _means_differ(
-    part: KeyedClient, due: Expected, R: Sequence[Sequence[oracle.Vector]], kinds: Sequence[int]
-) -> Iterator[str]:
-    """What of a client's means is not what was sent, read as specified."""
-    assert part.result is not None
-    n, primes, v = due.n, range(len(due.n.ring.primes)), part.number
-    found, params, most = part.result.matrix, due.params, Fraction(n.max_abs)
-    assert found is not None
-    if set(part.names) != set(due.table(v)):
-        yield f"which entities client {v} has"
-        return
-    last_bit = Fraction(2 if params.max_weight is None else 8) * Fraction(float(np.finfo(found.dtype).eps))
-    for k, name in enumerate(part.result.names):
-        G, at = [due.G(name, b) for b in primes], due.slot[name]
-        exact = [
-            oracle.read(tuple(R[b][at][j] for b in primes), tuple(G[b][j] for b in primes), len(due.began), n,
-                        len(due.noisy))
-            for j in range(due.d)
-        ]  # fmt: skip
-        heavy = True
-        if params.max_weight is not None:
-            *exact, share = exact
-            share /= most
-            heavy = share * 4 * params.clients * (params.max_weight + 1) > 1
-            exact = [x / share for x in exact] if heavy else exact
-        there = heavy and kinds[at] == 0
-        if bool(part.result.there[k]) != there or bool(part.result.below[k]) != (kinds[at] == 2):
-            yield f"which means client {v} has"
-        for x, right, own in zip(found[k].tolist(), exact, due.table(v)[name], strict=True):
-            if there and abs(Fraction(x) - max(-most, min(most, right))) > abs(right) * last_bit:
-                yield f"a mean of client {v}"
-            if not there and x != own:
-                yield f"a row of client {v} that stays"
-
-
 def digested(*parts: bytes) -> bytes:
     """16 bytes of BLAKE2b over parts, each after its length in eight bytes."""
     text = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return hashlib.blake2b(text, digest_size=16, person=b"secea digest").digest()
-
-
-def union_differs(parties: Parties, due: Expected) -> Iterator[str]:
-    """What of the last union is not as specified: the shared secret, what pairs share, the list and its digest."""
-    unions = {v: part_of(parties, v).union for v in due.members}
-    own = {v: each for v, each in unions.items() if each is not None}
-    parts = b"".join(v.to_bytes(2, "little") + own[v].part for v in sorted(own))
-    secret = hashlib.sha256(b"secea shared secret" + parts).digest()
-    keys = {v: X25519PrivateKey.from_private_bytes(each.mask_key) for v, each in own.items()}
-    tags = sorted(due.tags.values())
-    listed = b"".join(tag.to_bytes(8, "little") for tag in tags)
-    for v, each in own.items():
-        shared = {
-            u: expand(keys[v].exchange(keys[u].public_key()), "pair of masks", parties.session.hash, each.context)
-            for u in own if u != v
-        }  # fmt: skip
-        expected = {
-            "the shared secret": (each.secret, secret),
-            "what pairs share": (dict(each.pairs), shared),
-            "the number of slots": (due.at.size, len(tags)),
-            "L": (each.L, digested(b"L", each.context, listed, digested(b"L of a secret", secret))),
-        }
-        yield from (f"{what} of client {v}" for what, (real, right) in expected.items() if real != right)
 
 
 # --------------------------------------------------------------------------------------------------- lookup tables

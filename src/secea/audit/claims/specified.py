@@ -16,9 +16,10 @@ from secea.arithmetic.field import PRIMES30, RING56, RING61, Ring
 from secea.arithmetic.streams import Noise
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.claims.counts import form_of
+from secea.audit.differing import differs
 from secea.audit.mutants import derivations, keyed, options, views
 from secea.audit.mutants import specified as mutants
-from secea.audit.specified import Table, differs, lookup_table, recorded
+from secea.audit.specified import Table, lookup_table, recorded
 from secea.audit.standing import standing_in
 from secea.errors import SERVER
 from secea.forms.keyed.client import KeyedClient

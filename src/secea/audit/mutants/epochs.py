@@ -237,3 +237,11 @@ GONE_HELPS = within(
     "gone-like-any-other", "A client that is gone for good leaves the names' key as it is.",
     Federation, "leave", _never_gone,
 )  # fmt: skip
+
+DEALT_AGAIN = within(
+    "dealt-again",
+    "A key that was taken over is dealt again after newcomers have sent their lists.",
+    Naming,
+    "begun",
+    property(lambda self: bool(self.names.number)),
+)
