@@ -28,7 +28,7 @@ def participant(site: Site, params: Params) -> Iterator[Finding]:
             made: object = site.brings()
             names = tuple(made.names()) if isinstance(made, Participant) else ()
     except ParamsError as error:
-        yield wrong(_ABOUT, str(error))
+        yield wrong(_ABOUT, str(error), "is the module beside site.toml, or installed?")
         return
     except (Exception, SystemExit) as error:  # it is the site's own code, which may raise anything
         yield wrong(_ABOUT, f"{site.participant} raised {type(error).__name__}: {error}{_at(error)}", "mend it")
