@@ -152,7 +152,7 @@ class Town(ExitStack):
         fingerprint = host.fingerprint()
         for site in self.sites.values():
             assert site.fingerprint() == fingerprint
-            site.answer("y")
+            site.answer("yes")
         return fingerprint
 
     def state(self, file: str = STATUS) -> Mapping[str, Any]:

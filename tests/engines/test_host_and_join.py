@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 from secea.cli import main
 from secea.commands import shell
 from secea.commands.host import sentence
-from secea.engines.driver import Patience
 from secea.engines.files import read_identity, read_session, write_identity, write_session
 from secea.engines.hosting import Hosting
 from secea.engines.invitation import read
@@ -28,14 +27,14 @@ BRING = Bring("mine:participant", {})
 
 
 def hosting(folder: Path, draft: Draft | None = DRAFT, **other: Any) -> Hosting:
-    settings: dict[str, Any] = {"server": "localhost", "port": 18002, "rounds": 1, "patience": Patience()}
+    settings: dict[str, Any] = {"server": "localhost", "port": 18002, "rounds": 1}
     return Hosting(folder / "federation.toml", draft, **settings | other)
 
 
 @pytest.fixture(scope="module")
 def hosted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hosted") / "kg"
-    made = hosting(folder).prepare()
+    made = list(hosting(folder).prepare())
     names = [path.relative_to(folder).as_posix() for path, _ in made]
     assert names == [
         "server/identity.pem", "server/identity.pem.pub", "server/site.toml", "kits",
@@ -46,7 +45,7 @@ def hosted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_there_stays_as_it_is(hosted: Path) -> None:
     before = {path: path.read_bytes() for path in hosted.rglob("*") if path.is_file()}
-    assert hosting(hosted).prepare() == []
+    assert list(hosting(hosted).prepare()) == []
     assert {path: path.read_bytes() for path in hosted.rglob("*") if path.is_file()} == before
 
 
@@ -63,8 +62,8 @@ def test_the_server_keeps_its_jobs_in_its_own_folder_and_listens_on_loopback(hos
 
 def test_another_address_or_other_sites_need_new_kits(hosted: Path) -> None:
     for other in (hosting(hosted, port=18003), hosting(hosted, Draft(("north", "east"), POLICY, "keyed"))):
-        with pytest.raises(ParamsError, match="kits of other sites or of another address: remove it"):
-            other.prepare()
+        with pytest.raises(ParamsError, match=r"is for localhost:18002, with north, south\. Give that address"):
+            list(other.prepare())
 
 
 def host(*words: str) -> Result:
@@ -110,7 +109,7 @@ def test_a_site_makes_its_own_key_and_kit_once(hosted: Path, tmp_path: Path) -> 
     site = joining(hosted, tmp_path / "north")
     names = [path.name for path, _ in site.prepare(BRING, None)]
     assert names == ["identity.pem", "identity.pem.pub", "site.toml", "kit"]
-    assert joining(hosted, tmp_path / "north").prepare(None, None) == []
+    assert list(joining(hosted, tmp_path / "north").prepare(None, None)) == []
     found = Site.read(tmp_path / "north" / "site.toml")
     assert (found.name, found.participant) == ("north", "mine:participant")
     assert (tmp_path / "north" / "kit" / "local" / "secea.toml").resolve() == tmp_path / "north" / "site.toml"
@@ -120,20 +119,20 @@ def test_a_site_makes_its_own_key_and_kit_once(hosted: Path, tmp_path: Path) -> 
 
 def test_what_a_site_brings_is_said_once_and_then_in_its_file(hosted: Path, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="what does this site bring"):
-        joining(hosted, tmp_path / "north").prepare(None, None)
+        list(joining(hosted, tmp_path / "north").prepare(None, None))
     assert not (tmp_path / "north").exists()
-    joining(hosted, tmp_path / "north").prepare(BRING, None)
+    list(joining(hosted, tmp_path / "north").prepare(BRING, None))
     with pytest.raises(ParamsError, match="says what this site brings: change it there"):
-        joining(hosted, tmp_path / "north").prepare(BRING, None)
+        list(joining(hosted, tmp_path / "north").prepare(BRING, None))
 
 
 def test_a_folder_of_another_site_or_invitation_is_not_touched(hosted: Path, tmp_path: Path) -> None:
-    joining(hosted, tmp_path / "north").prepare(BRING, None)
+    list(joining(hosted, tmp_path / "north").prepare(BRING, None))
     with pytest.raises(ParamsError, match="belongs to north: choose another --folder"):
-        joining(hosted, tmp_path / "north", "south").prepare(None, None)
-    hosting(tmp_path / "other", Draft(("north", "west"), POLICY, "keyed")).prepare()
+        list(joining(hosted, tmp_path / "north", "south").prepare(None, None))
+    list(hosting(tmp_path / "other", Draft(("north", "west"), POLICY, "keyed")).prepare())
     with pytest.raises(ParamsError, match="was made of another invitation: move it away"):
-        joining(tmp_path / "other", tmp_path / "north").prepare(None, None)
+        list(joining(tmp_path / "other", tmp_path / "north").prepare(None, None))
 
 
 def agreed(folder: Path) -> dict[str, Identity]:
@@ -153,7 +152,7 @@ def agreed(folder: Path) -> dict[str, Identity]:
 def test_a_federation_file_that_is_there_travels_in_the_invitation(tmp_path: Path) -> None:
     folder = tmp_path / "kg"
     keys = agreed(folder)
-    hosting(folder, None).prepare()
+    list(hosting(folder, None).prepare())
     site = joining(folder, tmp_path / "north")
     made = [path.name for path, _ in site.prepare(BRING, folder / "north.pem")]
     assert made == ["site.toml", "federation.toml.offered", "kit"]
@@ -164,10 +163,10 @@ def test_a_federation_file_that_is_there_travels_in_the_invitation(tmp_path: Pat
 
 def test_a_new_key_does_not_fit_a_federation_file_that_has_another_one(tmp_path: Path) -> None:
     agreed(tmp_path / "kg")
-    hosting(tmp_path / "kg", None).prepare()
+    list(hosting(tmp_path / "kg", None).prepare())
     for key in (None, tmp_path / "kg" / "south.pem"):
         with pytest.raises(ParamsError, match="has a key for north: give --identity with the file of that key"):
-            joining(tmp_path / "kg", tmp_path / "north").prepare(BRING, key)
+            list(joining(tmp_path / "kg", tmp_path / "north").prepare(BRING, key))
         assert not (tmp_path / "north").exists()
 
 
@@ -178,7 +177,7 @@ def test_the_host_needs_the_key_that_the_federation_file_has(tmp_path: Path) -> 
     (folder / "server" / "identity.pem.pub").unlink()
     write_identity(Identity.generate(), folder / "server" / "identity.pem")
     with pytest.raises(ParamsError, match="has another key for the server than"):
-        hosting(folder, None).prepare()
+        list(hosting(folder, None).prepare())
     assert not (folder / "kits").exists()
 
 
@@ -186,14 +185,14 @@ def test_an_invitation_for_another_federation_file_is_refused_where_one_was_agre
     hosted: Path, tmp_path: Path
 ) -> None:
     site = joining(hosted, tmp_path / "north")
-    site.prepare(BRING, None)
+    list(site.prepare(BRING, None))
     agreed(tmp_path / "kg")
     (tmp_path / "north" / "federation.toml").write_bytes((tmp_path / "kg" / "federation.toml").read_bytes())
     other = tmp_path / "other"
     agreed(other)
-    hosting(other, None).prepare()
+    list(hosting(other, None).prepare())
     with pytest.raises(ParamsError, match="for another federation file than"):
-        joining(other, tmp_path / "north").prepare(None, None)
+        list(joining(other, tmp_path / "north").prepare(None, None))
 
 
 def join(*words: str) -> Result:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,8 +89,8 @@ def test_a_site_that_is_killed_returns_and_the_host_can_be_stopped_and_goes_on(t
     assert town.state()["clients"]["west"]["doing"] == "lost"
 
     returned = town.join("west")
-    assert "wrote" not in returned.text
     host.says("west: back")
+    assert "wrote" not in returned.text
     waited(lambda: town.rounds()[gone:][-1] == list(names), "a round of all after the return")
 
     stopped = town.run("stop", "kg")
@@ -96,16 +98,21 @@ def test_a_site_that_is_killed_returns_and_the_host_can_be_stopped_and_goes_on(t
     assert host.code() == 0, host.text
     done = len(town.rounds())
     assert f"paused: {done} of 500 rounds" in host.text
+    assert host.text.count("NVFlare starts a process") == 2, "a return costs one more job"
     assert town.state(RESULT)["outcome"] == "paused"
     assert all(site.code() == 1 for site in town.sites.values())
     assert nobody_is_left(town)
     trained = {name: (town.folder / name / "trained").read_text().split() for name in names}
 
+    refused = town.host("--rounds", "1")
+    assert (refused.code(), f"{done} rounds are done" in refused.text) == (3, True)
     again = town.host("--rounds", str(done + 2))
     for name in names:
         town.join(name)
     assert again.code() == 0, again.text
     assert f"completed: {done + 2} of {done + 2} rounds" in again.text
+    once_more = town.host()
+    assert (once_more.code(), f"all {done + 2} rounds are done" in once_more.text) == (3, True)
     for name, site in town.sites.items():
         assert site.code() == 0, site.text
         now = (town.folder / name / "trained").read_text().split()
@@ -122,8 +129,9 @@ def test_who_does_not_agree_ends_the_roll_call_and_gives_nothing(town: Town) -> 
         town.join(name, "--table", f"{name}.csv")
     north, south = town.sites["north"], town.sites["south"]
     assert north.fingerprint() == south.fingerprint() == host.fingerprint()
-    north.answer("y")
-    south.answer("n")
+    north.answer("yes")
+    south.answer("n")  # no word
+    south.answer("no")
     assert south.code() == 1
     assert "you did not agree" in south.text
     assert host.code() == 1
@@ -137,10 +145,47 @@ def test_who_does_not_agree_ends_the_roll_call_and_gives_nothing(town: Town) -> 
 
 def nobody_is_left(town: Town) -> bool:
     """No process of NVFlare or of a core works in these folders any more."""
+    found = [words for folder in town.folder.iterdir() for words in working(town, folder.name)]
+    assert not found, found
+    return True
+
+
+@pytest.mark.slow
+def test_a_host_that_is_killed_comes_back_to_its_sites_and_a_party_ends_with_its_operators_terminal(town: Town) -> None:
+    """Nobody takes part without an operator: what NVFlare runs ends with the command, however that ends."""
+    names = ("north", "south")
+    host = town.host(*POLICY, "--rounds", "500", *(word for name in names for word in ("--site", name)))
+    host.says("listening at localhost")
+    for name in names:
+        (town.folder / name).mkdir()
+        (town.folder / name / "mine.py").write_bytes(MINE.read_bytes())
+        town.join(name, "--participant", "mine:participant")
+    town.all_agree(host)
+    waited(lambda: len(town.rounds()) >= 1, "a round")
+    os.kill(host.process.pid, signal.SIGKILL)  # it alone: what it started is to end by itself
+    waited(lambda: not working(town, "kg"), "the end of the killed host's processes")
+    assert town.run("stop", "kg").code() == 3
+    done = len(town.rounds())
+
+    again = town.host()
+    again.says("connected: north, south")
+    waited(lambda: len(town.rounds()) > done, "a round after the host's return")
+    os.kill(town.sites["south"].process.pid, signal.SIGHUP)
+    assert town.sites["south"].code() == 0
+    assert "left; to come back" in town.sites["south"].text
+    waited(lambda: not working(town, "south"), "the end of the processes of who left")
+    stopped = town.run("stop", "kg", "--now")
+    assert (stopped.code(), again.code()) == (0, 0), again.text
+    assert "ended; to go on: secea host kg/federation.toml" in again.text
+    assert town.sites["north"].code() == 1
+    assert nobody_is_left(town)
+
+
+def working(town: Town, folder: str) -> list[str]:
+    """Processes of NVFlare and of cores that work in a folder; not the commands that people typed."""
     found = list[str]()
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
-        if str(town.folder) in words and "pytest" not in words:
+        if str(town.folder / folder) in words:
             found.append(words)
-    assert not found, found
-    return True
+    return found

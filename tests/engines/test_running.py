@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -77,7 +78,7 @@ def test_where_nothing_runs_there_is_nothing_to_stop(tmp_path: Path) -> None:
 def test_a_second_process_in_a_folder_is_refused(tmp_path: Path) -> None:
     with (
         running.alone(tmp_path, "join"),
-        pytest.raises(ParamsError, match=f"in use as process {os.getpid()}: end it with `secea stop"),
+        pytest.raises(ParamsError, match=f"in use by process {os.getpid()}: end it with `secea stop"),
         running.alone(tmp_path, "join"),
     ):
         pass
@@ -94,8 +95,61 @@ def test_one_who_was_killed_does_not_keep_the_folder(tmp_path: Path) -> None:
         pass
 
 
+def test_stop_ends_what_a_killed_one_left_running(tmp_path: Path) -> None:
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", f"{tmp_path}/kit"])  # noqa: S603
+    try:
+        process = holder(tmp_path, left.pid)
+        process.kill()
+        process.communicate()
+        said = CliRunner().invoke(main, ["stop", str(tmp_path)])
+        assert (said.exit_code, said.output) == (0, f"{tmp_path}: ended\n")
+        assert not psutil.pid_exists(left.pid)
+    finally:
+        left.kill()
+        left.wait()
+
+
+def test_those_who_only_look_do_not_keep_anybody_out(tmp_path: Path) -> None:
+    (tmp_path / running.FILE).write_text(json.dumps({"what": "host", "pid": 4194304, "since": 1.0, "engine": 0}))
+    with (tmp_path / running.FILE).open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert running.running(tmp_path) is None
+        with pytest.raises(ParamsError, match="is in use"), running.alone(tmp_path, "host"):
+            pass
+    with running.alone(tmp_path, "host"):
+        pass
+
+
+@pytest.mark.parametrize("said", ["{", "[]", '{"pid": "abc"}', '{"what": "host", "pid": -1, "since": 1.0}'])
+def test_what_no_process_wrote_is_never_sent_a_signal(tmp_path: Path, said: str) -> None:
+    with (tmp_path / running.FILE).open("w") as file:
+        file.write(said)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(ParamsError, match="is damaged"):
+            running.stop(tmp_path, now=True, patience=0.0)
+
+
+def test_a_guard_ends_its_process_when_who_started_it_is_gone(tmp_path: Path) -> None:
+    """Its standard input closes, however that process ended."""
+    (tmp_path / "startup").mkdir()
+    script = tmp_path / "startup" / "sub_start.sh"
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    script.chmod(0o755)
+    words = [sys.executable, "-m", "secea.engines.guard", str(tmp_path)]
+    guard = subprocess.Popen(words, stdin=subprocess.PIPE)  # noqa: S603
+    assert guard.stdin is not None
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        time.sleep(0.05)
+    child = psutil.Process(int((tmp_path / "pid").read_text()))
+    guard.stdin.close()
+    psutil.wait_procs([child], timeout=20)
+    assert not child.is_running()
+    guard.wait(20)
+
+
 def test_what_a_killed_one_left_running_is_ended_but_no_other_process(tmp_path: Path) -> None:
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "nvflare"])
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", f"{tmp_path}/kit"])  # noqa: S603
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         for engine in (left, stranger):
@@ -104,7 +158,7 @@ def test_what_a_killed_one_left_running_is_ended_but_no_other_process(tmp_path: 
             process.communicate()
             with running.alone(tmp_path, "host"):
                 pass
-        assert left.wait(10) == -signal.SIGKILL
+        assert not psutil.pid_exists(left.pid)
         assert stranger.poll() is None
     finally:
         for engine in (left, stranger):
@@ -114,10 +168,10 @@ def test_what_a_killed_one_left_running_is_ended_but_no_other_process(tmp_path: 
 
 def test_a_process_ends_with_all_that_it_started(tmp_path: Path) -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)  # noqa: S603
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
     while not (children := psutil.Process(process.pid).children()):
         time.sleep(0.05)
-    running.end_process(process, patience=5.0)
+    running.end_process(process, patience=0.5)
     assert process.poll() is not None
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
@@ -127,7 +181,7 @@ def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     process = holder(tmp_path)
     try:
         (tmp_path / running.FILE).write_text("{")
-        with pytest.raises(ParamsError, match=r"running.json is damaged: remove it"):
+        with pytest.raises(ParamsError, match=r"running\.json is damaged: end what runs there"):
             running.running(tmp_path)
     finally:
         process.kill()

@@ -14,7 +14,7 @@ from secea.commands import shell
 from secea.errors import ParamsError
 
 if TYPE_CHECKING:
-    from secea.engines.hosting import Hosting
+    from secea.engines.hosting import Wish
 
 PORT: Final = 8002
 
@@ -25,23 +25,23 @@ PORT: Final = 8002
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter: dim, max_entities, ...")
 @shell.form_option
 @click.option(
-    "--address", metavar="HOST[:PORT]", default=f"localhost:{PORT}", show_default=True,
+    "--address", metavar="HOST[:PORT]",
     help="Where sites reach this machine. With localhost it listens on loopback alone, with any other name on all"
-    " interfaces.",
+    f" interfaces.  [as before; localhost:{PORT}]",
 )  # fmt: skip
-@click.option("--rounds", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Rounds in all.")
+@click.option("--rounds", metavar="N", type=click.IntRange(1), help="Rounds in all.  [as before; 1]")
 @click.option(
-    "--training", metavar="SECONDS", type=click.FloatRange(0), default=3600.0, show_default=True,
-    help="The time that a site may train in a round.",
+    "--training", metavar="SECONDS", type=click.FloatRange(0),
+    help="The time that a site may train in a round.  [as before; 3600]",
 )  # fmt: skip
 def host(
     federation: Path,
     sites: tuple[str, ...],
     params: tuple[str, ...],
     form: str,
-    address: str,
-    rounds: int,
-    training: float,
+    address: str | None,
+    rounds: int | None,
+    training: float | None,
 ) -> None:
     """Host a federation on NVFlare, on this machine: make what is missing, wait for the sites, and run the rounds.
 
@@ -54,18 +54,17 @@ def host(
     server/, NVFlare's kits in kits/, and in invitations/ a file for each site. It has the key of a connection, so hand
     it over where nobody else reads it. The site runs `secea join` with it.
 
-    A site that is lost may join again: the next round takes it back. Ctrl-C ends after the round that is running, and
-    at once if it comes again; so does `secea stop`. The same command goes on with the rounds that are left. Nobody has
-    to trust who hosts: this machine learns what a server learns (docs/threat-model.md).
+    A site that is lost may join again: a later round takes it back. Ctrl-C ends after the round that is running, and
+    at once if it comes again; so does `secea stop`. The same command goes on with the rounds that are left, also
+    without its options. Nobody has to trust who hosts: this machine learns what a server learns (docs/threat-model.md).
 
     \b
     Examples:
       secea host kg/federation.toml --site north --site south --site west \\
           --param dim=64 --param max_entities=10000 --param max_union=25000 --rounds 50
-      secea host kg/federation.toml --rounds 50               go on; or with a file of secea roster
+      secea host kg/federation.toml                           go on where it ended; or with a file of secea roster
       secea host kg/federation.toml --address 192.0.2.7:8002  where sites are other machines
     """  # noqa: D301
-    from secea.engines.driver import Patience
     from secea.engines.hosting import Hosting
     from secea.engines.roll import Draft
 
@@ -73,45 +72,59 @@ def host(
     draft = Draft(sites, params, form) if sites or params else None
     if draft is None and not federation.exists():
         raise ParamsError(f"{federation} does not exist: say who takes part, --site NAME and --param dim=... and so on")
-    hosting = Hosting(federation, draft, server=server, port=port, rounds=rounds, patience=Patience(training=training))
+    hosting = Hosting(federation, draft, server=server, port=port, rounds=rounds, training=training)
     shell.made(hosting.prepare())
-    with _signals(hosting):
-        state = hosting.run(_say)
-    if state is None:
-        click.echo("stopped before the first round")
-        return
-    click.echo(state.text())
-    if state.outcome == "failed":
+    with _wishes() as wishes:
+        state = hosting.run(_say, wishes)
+    if state:
+        click.echo(shell.printable(state.text()))
+    if wishes() is not wishes.nothing:
+        click.echo(f"ended; to go on: secea host {federation}")
+    elif state is None or state.outcome != "completed":
         raise SystemExit(shell.FAILED)
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str | None) -> tuple[str | None, int | None]:
+    if text is None:
+        return None, None
     host, _, port = text.partition(":")
-    if not port:
-        return host, PORT
     try:
-        return host, int(port)
+        return host, int(port) if port else PORT
     except ValueError:
         raise ParamsError(f"--address {text}: expected HOST or HOST:PORT") from None
 
 
+class _Wishes:
+    """What the operator wants: Ctrl-C and `secea stop` end after the round, SIGTERM and another Ctrl-C at once."""
+
+    def __init__(self) -> None:
+        from secea.engines.hosting import Wish
+
+        self.nothing, self._pause, self._stop = Wish.GO_ON, Wish.PAUSE, Wish.STOP
+        self._wish = Wish.GO_ON
+
+    def __call__(self) -> Wish:
+        return self._wish
+
+    def pause(self, *_: object) -> None:
+        """After this round, and at once if it was said before."""
+        if self._wish is self.nothing:
+            self._wish = self._pause
+            click.echo("ends after this round; Ctrl-C again, or secea stop --now: at once", err=True)
+        else:
+            self._wish = self._stop
+
+    def stop(self, *_: object) -> None:
+        """At once."""
+        self._wish = self._stop
+
+
 @contextmanager
-def _signals(hosting: Hosting) -> Iterator[None]:
-    """Ctrl-C and `secea stop` end after the round, SIGTERM and another Ctrl-C at once."""
-    from secea.engines.hosting import Wish
-
-    def pause(*_: object) -> None:
-        if hosting.wish is not Wish.GO_ON:
-            return stop()
-        click.echo("ends after this round; Ctrl-C again, or secea stop --now: at once", err=True)
-        hosting.wish = Wish.PAUSE
-        return None
-
-    def stop(*_: object) -> None:
-        hosting.wish = Wish.STOP
-
-    with shell.handled({signal.SIGINT: pause, signal.SIGUSR1: pause, signal.SIGTERM: stop}):
-        yield
+def _wishes() -> Iterator[_Wishes]:
+    wishes = _Wishes()
+    handlers = {signal.SIGINT: wishes.pause, signal.SIGUSR1: wishes.pause}
+    with shell.handled(handlers | {signal.SIGTERM: wishes.stop, signal.SIGHUP: wishes.stop}):
+        yield wishes
 
 
 def _say(line: Mapping[str, Any]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ from secea.errors import ParamsError
 
 if TYPE_CHECKING:
     from secea.engines.joining import Bring, Joining
+    from secea.engines.site import Site
     from secea.party.session import Session
 
 
@@ -51,9 +55,9 @@ def join(
     fingerprint. Compare the fingerprint with the others, by telephone say, and agree. Everything rests on this: the
     server carries the file, and could show each site another one. Before that, nothing of your data has left.
 
-    Then the site takes part until the run is over. With --table, FILE is this site's rows, and the means are written
-    beside its settings, as FILE is written. With --participant, your function trains: MODULE lies in the site's
-    folder, or is installed (docs/adapters.md).
+    Answer yes or no. Then the site takes part until the run is over. With --table, FILE is this site's rows, and the
+    means are written beside its settings, as FILE is written. With --participant, your function trains: MODULE lies in
+    the site's folder, or is installed (docs/adapters.md).
 
     Ctrl-C leaves; the same command comes back, and needs no options then. What leaving costs the others: nothing
     between rounds, and at most the round in the middle of one.
@@ -74,10 +78,10 @@ def join(
     shell.made(joining.prepare(_bring(joining, table, participant), identity))
 
     click.echo(f"{invited.site} joins at {invited.server}:{invited.port}; Ctrl-C leaves")
-    with shell.handled({signal.SIGTERM: _leave, signal.SIGUSR1: _leave}):
+    with shell.handled(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1), _leave)):
         try:
-            fate = joining.run(lambda session: _ask(session, joining.site.name, fingerprint), _say)
-        except KeyboardInterrupt:
+            fate = joining.run(lambda session: _ask(session, joining.site, fingerprint), _say)
+        except _Leaves:
             fate = Fate.LEFT
     match fate:
         case Fate.OVER:
@@ -97,6 +101,8 @@ def _bring(joining: Joining, table: Path | None, participant: str | None) -> Bri
     from secea.engines.joining import Bring
 
     if participant:
+        if not re.fullmatch(r"[\w.]+:\w+", participant):
+            raise ParamsError(f"--participant {participant}: expected MODULE:FUNCTION")
         return Bring(participant, {})
     if table is None:
         return None
@@ -108,8 +114,14 @@ def _bring(joining: Joining, table: Path | None, participant: str | None) -> Bri
     return Bring("secea.commands.bring:table", {"file": str(table.absolute()), "result": str(result)})
 
 
+class _Leaves(BaseException):
+    """The operator wants to leave."""
+
+
 def _leave(*_: object) -> None:
-    raise KeyboardInterrupt
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(each, signal.SIG_IGN)  # it is on its way
+    raise _Leaves
 
 
 def _result(joining: Joining) -> str:
@@ -117,25 +129,53 @@ def _result(joining: Joining) -> str:
     return f": the means are in {result}" if isinstance(result, str) and Path(result).exists() else ""
 
 
-def _ask(session: Session, name: str, fingerprint: str | None) -> bool:
+def _ask(session: Session, site: Site, fingerprint: str | None) -> bool:
     """Show a federation file, and ask its operator."""
-    from secea.commands.agreed import session_lines
+    from secea.commands.agreed import offered_lines, weaknesses
 
-    click.echo(f"\nThe federation file, as it came for {name}:")
-    for line in session_lines(session):
+    _fits(session, site)
+    click.echo(f"\nThe federation file, as it came for {site.name}:")
+    for line in offered_lines(session):
         click.echo(line)
+    for line in weaknesses(session):
+        click.secho(f"weak            {line}", fg="red")
     click.secho(f"fingerprint     {session.fingerprint}", bold=True)
     if fingerprint is not None:
         same = fingerprint.split() == session.fingerprint.split()
         click.echo("It has the fingerprint that you gave." if same else f"You gave another one: {fingerprint}")
         return same
     click.echo("Compare this fingerprint with the other operators, over a channel on which you know them.")
-    try:
-        return click.confirm("Do all of them have the same?", default=False)
-    except click.Abort:
-        raise ParamsError(
-            "nobody is here to answer: compare the fingerprint, and run the command again with --fingerprint"
-        ) from None
+    return _answer("Is it the same for all of them, and do you want this policy? (yes or no)")
+
+
+def _answer(question: str) -> bool:
+    """A word that somebody types after the question."""
+    with suppress(ImportError, OSError, ValueError):
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before is no answer
+    while True:
+        click.echo(f"{question} ", nl=False)
+        if not (line := sys.stdin.readline()):
+            raise ParamsError(
+                "nobody is here to answer: compare the fingerprint, and run the command again with --fingerprint"
+            )
+        if (word := line.strip().lower()) in ("yes", "no"):
+            return word == "yes"
+
+
+def _fits(session: Session, site: Site) -> None:
+    """A `ParamsError` if the table of this site does not fit the policy."""
+    from secea.commands import formats
+
+    file = site.arguments.get("file")
+    if not isinstance(file, str):
+        return
+    table, params = formats.read(Path(file)).table, session.params
+    if table.dim != params.dim:
+        raise ParamsError(f"{file} has {table.dim} numbers for each name, and the policy has dim = {params.dim}")
+    if params.max_entities is not None and len(table) > params.max_entities:
+        raise ParamsError(f"{file} has {len(table)} names, and the policy has max_entities = {params.max_entities}")
 
 
 def _say(line: Mapping[str, Any]) -> None:

@@ -17,8 +17,9 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 from secea.engines.provisioning import ADMINISTRATOR
 from secea.errors import FederationError
 
-LOGIN_SECONDS: Final = 60.0
+LOGIN_SECONDS: Final = 90.0
 COMMAND_SECONDS: Final = 20.0
+CONNECT_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 1.0
 
 _T = TypeVar("_T")
@@ -28,17 +29,20 @@ class Administrator:
     """Talks to the server of a deployment. A `FederationError` says that it does not answer."""
 
     def __init__(self, kits: Path) -> None:
-        self._kit, self._session = kits / ADMINISTRATOR, None
+        self.kit, self._session = kits / ADMINISTRATOR, None
+        self.connected_once = False
+        """Whether the server has ever answered."""
 
-    def login(self, alive: Callable[[], bool]) -> None:
-        """Wait until the server is there. `alive` tells whether its process still runs."""
+    def login(self, alive: Callable[[], bool]) -> bool:
+        """Wait for the server, as long as `alive` says so. Whether it is there."""
         until = time.monotonic() + LOGIN_SECONDS
         while alive() and time.monotonic() < until:
             with contextlib.suppress(Exception):  # it raises many kinds while the server starts
                 self._ask(lambda session: session.get_system_info())
-                return
+                self.connected_once = True
+                return True
             time.sleep(_WAIT_SECONDS)
-        raise FederationError("NVFlare's server did not start")
+        return False
 
     def connected(self) -> dict[str, float]:
         """Who is connected, and when each was heard last."""
@@ -49,7 +53,11 @@ class Administrator:
         """Submit a job. Its number."""
         with tempfile.TemporaryDirectory() as folder, _quiet():
             recipe.export(folder)
-            return str(self._said(lambda session: session.submit_job(str(Path(folder) / recipe.name))))
+            self._said(lambda session: session.get_system_info())  # a session that is too old is renewed
+            try:
+                return str(self._ask(lambda session: session.submit_job(str(Path(folder) / recipe.name))))
+            except Exception as error:  # not once more: it may have arrived
+                raise FederationError(f"NVFlare's server did not take the job: {error}") from None
 
     def status(self, job: str) -> str:
         """What NVFlare says of a job."""
@@ -78,7 +86,7 @@ class Administrator:
         with _quiet():
             if self._session is None:
                 self._session = new_secure_session(
-                    ADMINISTRATOR, str(self._kit), timeout=COMMAND_SECONDS, command_timeout=COMMAND_SECONDS
+                    ADMINISTRATOR, str(self.kit), timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS
                 )
             return ask(self._session)
 

@@ -64,6 +64,11 @@ def _key(key: bytes, fingerprints: Mapping[bytes, str]) -> str:
     return f"# fingerprint: {fingerprints[key]}\nkey = {written(key.hex())}"
 
 
+def policy_lines(session: Session) -> list[str]:
+    """The policy as the file has it: a line for each value, with its meaning."""
+    return list(_policy(session))
+
+
 def _policy(session: Session) -> Iterator[str]:
     """A line for each choice. What is not chosen is a comment."""
     values = {"form": session.form.name} | asdict(session.params) | asdict(cast(Any, session.form))

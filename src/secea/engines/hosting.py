@@ -6,12 +6,12 @@ restarted no part in a job that runs. So a job ends after its round when somebod
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import time
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -19,34 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from secea.atomic import replace_files
 from secea.engines import files, invitation, provisioning, running
-from secea.engines.driver import Patience
-from secea.engines.journal import Journal
 from secea.engines.kits import permit
-from secea.engines.port import Cause
-from secea.engines.progress import RESULT, STATUS, Doing, State, read
+from secea.engines.progress import RESULT, State, last
 from secea.engines.roll import Draft
-from secea.engines.run import PAUSE
+from secea.engines.run import counted
 from secea.engines.site import Site
-from secea.errors import FederationError, ParamsError
+from secea.errors import ParamsError
 from secea.wire.keys import Identity
 
 if TYPE_CHECKING:
-    import subprocess
-
-    from secea.engines.administrator import Administrator
     from secea.party.session import Session
-
-BACK_SECONDS: Final = 20.0
-"""A lost site that NVFlare has heard so long after its loss is back, and has no part in the job."""
-OTHERS_SECONDS: Final = 60.0
-"""So long a run that goes on waits for all sites; the first one waits for everybody."""
-MOST_FRUITLESS: Final = 3
-"""After so many jobs in a row that brought no round, an operator has to look into it."""
-_LOOK_SECONDS: Final = 0.5
-_ASK_SECONDS: Final = 3.0
-_SHUTDOWN_SECONDS: Final = 40.0
-FINISHED: Final = "FINISHED"
-"""NVFlare's word for a job that is over begins so."""
 
 SITE: Final = """\
 federation = "../{federation}"
@@ -54,6 +36,10 @@ identity = "identity.pem"
 state = "state"
 log = "audit.jsonl"
 """
+
+
+Said = Callable[[Mapping[str, Any]], object]
+"""Takes what happens: lines of the server's log, and others of the same kind."""
 
 
 class Wish(Enum):
@@ -64,10 +50,6 @@ class Wish(Enum):
     """End after this round."""
     STOP = 2
     """End at once."""
-
-
-Said = Callable[[Mapping[str, Any]], object]
-"""Takes what happens: lines of the server's log, and others of the same kind."""
 
 
 @dataclass(frozen=True)
@@ -102,40 +84,70 @@ class Folder:
         return plain if invitation.NAME.fullmatch(plain) else "federation"
 
 
-class Hosting:
-    """A federation that is hosted here. `draft` is its policy as long as there is no federation file."""
+@dataclass(frozen=True)
+class Settings:
+    """How a federation is hosted. What was said once holds until something else is said."""
 
-    def __init__(
-        self, federation: Path, draft: Draft | None, *, server: str, port: int, rounds: int, patience: Patience
-    ) -> None:
-        invitation.address(server, port)
+    server: str = "localhost"
+    port: int = 8002
+    rounds: int = 1
+    training: float = 3600.0
+
+    @classmethod
+    def of(cls, path: Path, **said: Any) -> Settings:
+        """Those in a file, with what is said now."""
+        try:
+            found = json.loads(path.read_bytes()) if path.exists() else {}
+            return cls(**found | {name: value for name, value in said.items() if value is not None})
+        except (OSError, ValueError, TypeError):
+            raise ParamsError(f"{path} cannot be read: remove it, and say --address and --rounds again") from None
+
+
+class Hosting:
+    """A federation that is hosted here. `draft` is its policy; without it there is a federation file."""
+
+    def __init__(self, federation: Path, draft: Draft | None, **said: Any) -> None:
         self.folder, self.draft = Folder(federation), draft
-        self.rounds, self.patience = rounds, patience
+        self.settings = Settings.of(self._settings, **said)
+        self._rounds_said = said.get("rounds") is not None
+        invitation.address(self.settings.server, self.settings.port)
         self.policy: Session = self._policy()
         """The session; with keys of nobody, if it is a draft."""
         names = self.policy.roster.names
         for name in names:
             invitation.named(name, "a client is called")
-        if server in names:
-            raise ParamsError(f"a client is called {server!r}, like the server's address: choose another name for it")
-        self.project = provisioning.Project(self.folder.name, server, port, names)
-        self.wish = Wish.GO_ON
+        if self.settings.server in names:
+            raise ParamsError(
+                f"a client is called {self.settings.server!r}, like the server's address: choose another name for it"
+            )
+        self.project = provisioning.Project(self.folder.name, self.settings.server, self.settings.port, names)
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder.server / "hosting.json"
 
     def _policy(self) -> Session:
         federation = self.folder.federation
         if self.draft is None:
             return files.read_session(federation)
-        if federation.exists():
-            raise ParamsError(f"{federation} exists: leave out --site and --param, or choose another file")
-        return self.draft.checked()
+        drafted = self.draft.checked()
+        if not federation.exists():
+            return drafted
+        session = files.read_session(federation)
+        if self.draft.with_keys(session.roster).hash != session.hash:
+            raise ParamsError(
+                f"{federation} exists, and has other sites or parameters: leave out --site and --param to go on with"
+                " it, or choose another folder"
+            )
+        self.draft = None
+        return session
 
     # -------------------------------------------------------------------------------------------------- what is needed
 
-    def prepare(self) -> list[tuple[Path, str]]:
-        """Make what is not there yet. What was made, and what it is."""
-        return list(self._prepared())
-
-    def _prepared(self) -> Iterator[tuple[Path, str]]:
+    def prepare(self) -> Iterator[tuple[Path, str]]:
+        """Make what is not there yet, one thing after another. What was made, and what it is."""
+        provisioning.installed()
+        self._check_rounds()
         folder, server = self.folder, self.folder.server
         server.mkdir(parents=True, exist_ok=True, mode=0o700)
         identity = server / "identity.pem"
@@ -150,22 +162,43 @@ class Hosting:
         if not (server / "site.toml").exists():
             replace_files({server / "site.toml": SITE.format(federation=folder.federation.name).encode()})
             yield server / "site.toml", "the server's settings"
+        if self.site.federation.resolve() != folder.federation.resolve():
+            raise ParamsError(
+                f"{server / 'site.toml'} is for {self.site.federation.name}: host another federation in another folder"
+            )
         yield from self._provisioned()
+        replace_files({self._settings: json.dumps(asdict(self.settings)).encode()}, mode=0o600)
         yield from self._invited()
 
+    def _check_rounds(self) -> None:
+        """A `ParamsError` if there is nothing to do."""
+        before = last(self.state / RESULT)
+        asked = self.settings.rounds
+        if before and before.outcome == "completed":
+            if not self._rounds_said:
+                raise ParamsError(f"all {before.asked} rounds are done: --rounds {before.asked} runs as many again")
+        elif before and before.done > asked:
+            raise ParamsError(f"{before.done} rounds are done: --rounds must be larger, and {asked} was given")
+
     def _provisioned(self) -> Iterator[tuple[Path, str]]:
-        kits = self.folder.kits
-        if provisioning.same(self.project, kits) and self.kits.is_dir():
-            return
-        if kits.exists():
+        kits, project = self.folder.kits, self.project
+        if kits.exists() and not provisioning.same(project, kits):
             raise ParamsError(
-                f"{kits} has the kits of other sites or of another address: remove it, and hand out new invitations"
+                f"{kits} is for {provisioning.described(kits)}. Give that address and these sites; or remove the"
+                " folder, and hand out all invitations anew"
             )
-        provisioning.provision(self.project, kits)
-        kit = self.kits / self.project.server
+        if not kits.exists():
+            kits.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(dir=kits.parent, prefix="kits-"))
+            try:
+                provisioning.provision(project, aside)
+                aside.rename(kits)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+            yield kits, "NVFlare's kits of server and administrator, and the certificates: keep them"
+        kit = self.kits / project.server
         provisioning.lead(kit, self.folder.server / "site.toml")
-        permit(kit)
-        yield kits, "NVFlare's kits of server and administrator, and the certificates: keep them"
+        permit(kit, alone=True)
 
     @property
     def kits(self) -> Path:
@@ -184,10 +217,12 @@ class Hosting:
 
     # ----------------------------------------------------------------------------------------------------------- rounds
 
-    def run(self, said: Said) -> State | None:
+    def run(self, said: Said, wish: Callable[[], Wish]) -> State | None:
         """Start the server, wait for the sites, and run the rounds. How it ended; None if nothing had begun."""
+        from secea.engines.jobs import Jobs
+
         with running.alone(self.folder.root, "host") as place:
-            return _Server(self, said, place).run()
+            return Jobs(self, said, wish, place).run()
 
     @property
     def state(self) -> Path:
@@ -203,165 +238,6 @@ class Hosting:
         """Whether there was a set-up before, so that not everybody has to be there."""
         return self.folder.federation.exists() and any(self.state.glob("server.*.state"))
 
-
-class _Server:
-    """NVFlare's server, as long as it runs."""
-
-    def __init__(self, hosting: Hosting, said: Said, place: running.Place) -> None:
-        from secea.engines.administrator import Administrator
-
-        self._h, self._said, self._place = hosting, said, place
-        self._admin: Administrator = Administrator(hosting.kits)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._journal = Journal(hosting.folder.server / "audit.jsonl")
-        self._journal.skip()
-        self._fruitless, self._why = 0, ""
-        self._asked = 0.0
-        self._job_id = ""
-        """The job that runs."""
-
-    def run(self) -> State | None:
-        for name in (STATUS, RESULT, PAUSE):
-            (self._h.state / name).unlink(missing_ok=True)
-        kit = self._h.kits / self._h.project.server
-        self._process = provisioning.start(kit, self._h.folder.server / "nvflare.log")
-        self._place.write(self._process.pid)
-        try:
-            self._admin.login(self._alive)
-            self._said({"event": "listening", "server": self._h.project.server, "port": self._h.project.port})
-            return self._jobs()
-        finally:
-            self._end(self._process)
-
-    def _alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """End the job, the sites, and the server. NVFlare shuts nothing down while a job runs."""
-        until = time.monotonic() + _SHUTDOWN_SECONDS
-        asked = False
-        while self._alive() and time.monotonic() < until:
-            if not asked:
-                with suppress(FederationError):
-                    if self._job_id:
-                        self._admin.abort(self._job_id)
-                with suppress(FederationError):
-                    self._admin.shutdown()
-                    asked = True
-            time.sleep(_LOOK_SECONDS)
-        running.end_process(process)
-
-    def _jobs(self) -> State | None:
-        """Job after job, until all rounds are done or the operator wants an end."""
-        state = None
-        while self._h.wish is Wish.GO_ON and self._wait_for_sites():
-            before = state.done if state else 0
-            state = self._job()
-            if state and state.outcome == "completed":
-                return state
-            if state and (state.outcome == "paused" or state.done > before):
-                self._fruitless = 0
-                continue
-            self._fruitless += 1
-            if self._h.wish is Wish.GO_ON and self._fruitless == MOST_FRUITLESS:
-                raise FederationError(f"{MOST_FRUITLESS} jobs in a row brought no round: {self._why or 'see its log'}")
-        return state
-
-    def _wait_for_sites(self) -> bool:
-        """Wait for everybody; in a run that goes on, for enough. Whether the operator still wants it."""
-        names, form, params = self._h.project.sites, self._h.policy.form, self._h.policy.params
-        begun, until, told = self._h.begun(), time.monotonic() + OTHERS_SECONDS, None
-        while self._h.wish is Wish.GO_ON:
-            self._check()
-            here = self._admin.connected().keys() & set(names)
-            if here != told:
-                missing = [name for name in names if name not in here]
-                self._said({"event": "connected", "clients": sorted(here), "missing": missing})
-                told = here
-            enough = begun and time.monotonic() > until and len(here) >= form.fewest(params, form.union_phase, 2)
-            if len(here) == len(names) or enough:
-                return True
-            time.sleep(_ASK_SECONDS / 2)
-        return False
-
-    def _check(self) -> None:
-        if not self._alive():
-            raise FederationError(f"NVFlare's server has ended: see {self._h.folder.server / 'nvflare.log'}")
-
-    def _job(self) -> State | None:
-        """One job: rounds until all are done, somebody is back, or the operator wants an end."""
-        from secea.engines.nvflare import recipe
-
-        form, params = self._h.policy.form, self._h.policy.params
-        (self._h.state / PAUSE).unlink(missing_ok=True)
-        (self._h.state / RESULT).unlink(missing_ok=True)
-        draft = None if self._h.folder.federation.exists() else self._h.draft
-        least = form.fewest(params, form.union_phase, 2)
-        job = self._admin.submit(recipe(self._h.rounds, clients=least, patience=self._h.patience, draft=draft))
-        self._job_id = job
-        self._said({"event": "job", "job": job})
-        self._why, aborted = "", False
-        while not self._over(job):
-            if self._h.wish is Wish.STOP and not aborted:
-                self._admin.abort(job)
-                aborted = True
-            elif self._h.wish is Wish.PAUSE:
-                self._pause()
-            time.sleep(_LOOK_SECONDS)
-        self._job_id = ""
-        return _read(self._h.state / RESULT)
-
-    def _over(self, job: str) -> bool:
-        """Show what has come, and ask now and then whether the job goes on."""
-        self._check()
-        self._show()
-        if time.monotonic() < self._asked + _ASK_SECONDS:
-            return False
-        self._asked = time.monotonic()
-        over = self._admin.status(job).startswith(FINISHED)
-        self._show()
-        if not over and self._returned():
-            self._pause()
-        return over
-
-    def _show(self) -> None:
-        for line in (event.details for event in self._journal.new()):
-            if line.get("event") == "failed":
-                self._why = str(line.get("why", ""))
-            if line.get("event") == "declines":
-                self._said(line)
-                raise FederationError(f"{line.get('client')} did not agree to the federation file")
-            self._said(line)
-
-    def _pause(self) -> None:
-        pause = self._h.state / PAUSE
-        if not pause.exists() and self._h.state.is_dir():
-            pause.touch(mode=0o600)
-
-    def _returned(self) -> bool:
-        """Whether somebody is connected whom the job has lost, and cannot take back."""
-        state = _read(self._h.state / STATUS)
-        if state is None or (self._h.state / PAUSE).exists():
-            return False
-        gone = {
-            name: each.since
-            for name, each in state.clients.items()
-            if each.doing is Doing.LOST and each.cause == Cause.UNREACHABLE and time.time() > each.since + BACK_SECONDS
-        }
-        if not gone:
-            return False
-        heard = self._admin.connected()
-        back = [name for name, since in gone.items() if heard.get(name, 0.0) > since + BACK_SECONDS]
-        if back:
-            self._said({"event": "back", "clients": back})
-        return bool(back)
-
-
-def _read(path: Path) -> State | None:
-    """The state of a run, if there is one."""
-    if not os.path.exists(path):  # noqa: PTH110 - also for a broken link
-        return None
-    try:
-        return read(path)
-    except (OSError, ValueError):
-        return None  # it is being written by another version, or was removed just now
+    def counted(self) -> int:
+        """How many rounds are done already."""
+        return counted(self.site.store)[0] if self.begun() else 0

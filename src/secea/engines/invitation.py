@@ -34,6 +34,8 @@ def named(name: str, what: str) -> str:
     """A name that NVFlare takes. A `ParamsError` for any other."""
     if not NAME.fullmatch(name):
         raise ParamsError(f"{what} {name!r}: a name on NVFlare has letters, digits, - and _, and at most 63 of them")
+    if name.lower() == "server":
+        raise ParamsError(f"{what} {name!r}, which is what NVFlare calls its server: choose another name")
     return name
 
 

@@ -84,11 +84,9 @@ class Joining:
         """The site, as its file has it."""
         return Site.read(self.folder / "site.toml")
 
-    def prepare(self, bring: Bring | None, identity: Path | None) -> list[tuple[Path, str]]:
-        """Make what is not there yet. What was made, and what it is."""
-        return list(self._prepared(bring, identity))
-
-    def _prepared(self, bring: Bring | None, identity: Path | None) -> Iterator[tuple[Path, str]]:
+    def prepare(self, bring: Bring | None, identity: Path | None) -> Iterator[tuple[Path, str]]:
+        """Make what is not there yet, one thing after another. What was made, and what it is."""
+        provisioning.installed()
         file = self.folder / "site.toml"
         if file.exists():
             if bring or identity:
@@ -164,13 +162,15 @@ class Joining:
         """
         with running.alone(self.folder, "join") as place:
             roll.declined(self.site.federation).unlink(missing_ok=True)
-            if not self._compare(ask):
+            if not self.invited.agreed:  # what was offered in an earlier call
+                roll.offered(self.site.federation).unlink(missing_ok=True)
+            if not self._compare(ask, lambda: True):
                 raise FederationError(DECLINED)
             journal = Journal(self.folder / "audit.jsonl")
             journal.skip()
             process = provisioning.start(self.kit, self.folder / "nvflare.log")
-            place.write(process.pid)
             try:
+                place.write(process.pid)
                 return self._watched(process, journal, ask, said)
             finally:
                 running.end_process(process)
@@ -178,18 +178,19 @@ class Joining:
     def _watched(self, process: subprocess.Popen[bytes], journal: Journal, ask: Ask, said: Said) -> Fate:
         last = ""
         while True:
+            ended = process.poll() is not None
             for event in journal.new():
                 last = event.what if event.what in ("start", "end", "stopped") else last
                 said(event.details)
-            if process.poll() is not None:
+            if ended:
                 return Fate.OVER if last == "end" else Fate.ENDED
-            if not self._compare(ask):
+            if not self._compare(ask, lambda: process.poll() is None):
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_HEARD_SECONDS)  # the server hears of it, and ends
                 raise FederationError(DECLINED)
             time.sleep(_LOOK_SECONDS)
 
-    def _compare(self, ask: Ask) -> bool:
+    def _compare(self, ask: Ask, connected: Callable[[], bool]) -> bool:
         """Let the operator compare what was offered, if anything was. Whether there is nothing against it.
 
         Only the text that was shown can be agreed on.
@@ -200,5 +201,7 @@ class Joining:
         text = offered.read_bytes()
         session = roll.Newcomer(self.site).fitting(text)
         agreed = ask(session)
+        if not connected():  # the federation file may never come to be
+            raise FederationError("the connection ended before you answered: join again")
         roll.decide(self.site, text, agreed=agreed)
         return agreed

@@ -10,12 +10,9 @@ from secea.engines.policy import without_code
 from secea.errors import MissingExtra
 from secea.extras import installing
 
-CLASSES: Final = (
-    "nvflare.collab.runtime.controller.CollabController",
-    "nvflare.collab.runtime.executor.CollabExecutor",
-    "secea.engines.nvflare.Conductor",
-    "secea.engines.nvflare.Member",
-)
+SERVER_CLASSES: Final = ("nvflare.collab.runtime.controller.CollabController", "secea.engines.nvflare.Conductor")
+SITE_CLASSES: Final = ("nvflare.collab.runtime.executor.CollabExecutor", "secea.engines.nvflare.Member")
+CLASSES: Final = (*SERVER_CLASSES, *SITE_CLASSES)
 """The classes that a job names. A site that allows just these need not accept code from the server."""
 
 STORAGE: Final = "storage"
@@ -32,14 +29,15 @@ _RIGHTS: Final = ("submit_job", "clone_job", "manage_job", "download_job", "view
 """The rights of a role to which NVFlare's policy gives everything, without the right to bring code."""
 
 
-def permit(folder: Path | str) -> tuple[str, ...]:
-    """Let a startup kit, or a simulator's folder, run these jobs: add `CLASSES` to its allowed classes. What changed.
+def permit(folder: Path | str, *, alone: bool = False) -> tuple[str, ...]:
+    """Let a startup kit, or a simulator's folder, run these jobs: add their classes to what it allows. What changed.
 
+    With `alone` it allows no others: NVFlare's own list has some that run controllers at a site.
     From then on no role may bring code of its own, which could read the identity key, or read files of the site by
     shell commands; the site's logs are not streamed to the server. A server's kit keeps its jobs in its own folder.
     """
     kit = Path(folder).absolute()
-    changes, files = _permitted(kit)
+    changes, files = _permitted(kit, alone=alone)
     (kit / "local").mkdir(parents=True, exist_ok=True)
     for path, policy in files.items():
         _write(path, policy)
@@ -48,13 +46,13 @@ def permit(folder: Path | str) -> tuple[str, ...]:
 
 def lacking(folder: Path | str) -> tuple[str, ...]:
     """What `permit` would change in a kit."""
-    return _permitted(Path(folder).absolute())[0]
+    return _permitted(Path(folder).absolute(), alone=False)[0]
 
 
-def _permitted(kit: Path) -> tuple[tuple[str, ...], dict[Path, dict[str, Any]]]:
+def _permitted(kit: Path, *, alone: bool) -> tuple[tuple[str, ...], dict[Path, dict[str, Any]]]:
     """What a kit lacks, and the files with which it lacks nothing."""
     resources, authorization = kit / "local" / "resources.json", kit / "local" / "authorization.json"
-    changes, files = _resources(kit, resources)
+    changes, files = _resources(kit, resources, alone=alone)
     if policy := _policy(authorization):
         before = json.dumps(policy)
         roles = without_code(policy["permissions"], _RIGHTS)
@@ -65,20 +63,29 @@ def _permitted(kit: Path) -> tuple[tuple[str, ...], dict[Path, dict[str, Any]]]:
     return tuple(changes), files
 
 
+def is_site(kit: Path) -> bool:
+    """Whether this is the startup kit of a site."""
+    return (kit / "startup" / "fed_client.json").exists()
+
+
 def is_server(kit: Path) -> bool:
     """Whether this is the startup kit of a server."""
     return (kit / "startup" / "fed_server.json").exists()
 
 
-def _resources(kit: Path, path: Path) -> tuple[list[str], dict[Path, dict[str, Any]]]:
+def _resources(kit: Path, path: Path, *, alone: bool) -> tuple[list[str], dict[Path, dict[str, Any]]]:
     """What a kit may run and where it keeps things: what is to change, and the file in which it has."""
     changes = list[str]()
     resources = _policy(path) or {"format_version": 2}
     before = json.dumps(resources)
     allowed = resources.setdefault("class_allow_list", _usual())
-    if missing := [name for name in CLASSES if name not in allowed]:
+    wanted = SERVER_CLASSES if is_server(kit) else SITE_CLASSES if is_site(kit) else CLASSES
+    if missing := [name for name in wanted if name not in allowed]:
         allowed += missing
         changes.append("jobs may use secea's classes")
+    if alone and set(allowed) != set(wanted):
+        allowed[:] = wanted
+        changes.append("jobs may use no other classes")
     if is_server(kit):
         resources, moved = _kept_in(resources, f"{kit / STORAGE}/")
         if moved:

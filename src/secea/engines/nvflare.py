@@ -34,7 +34,7 @@ from secea.engines.port import Alive, Cause, Failure, Order, Reply, Task, Terms,
 from secea.engines.progress import RESULT, Doing, State
 from secea.engines.run import serve
 from secea.engines.site import Site
-from secea.errors import ParamsError, ProtocolError, SecEAError
+from secea.errors import FederationError, ParamsError, ProtocolError, SecEAError
 from secea.wire.messages import Buffer
 
 __all__ = ["CLASSES", "SITES", "CollabPort", "Conductor", "Member", "permit", "recipe", "site_file"]
@@ -364,7 +364,7 @@ class Conductor:
         """Run the job. NVFlare calls it."""
         site = Site.read(site_file("server", collab.workspace.get_root_dir()))
         if self.draft is not None and not site.federation.exists():
-            newcomers = {proxy.name: proxy(timeout=roll.CALL_SECONDS) for proxy in collab.clients}
+            newcomers = {proxy.name: _Newcomer(proxy) for proxy in collab.clients}
             roll.call(roll.Draft.of(self.draft), site, newcomers)
         port = CollabPort(site.session.roster.names, {proxy.name: proxy for proxy in collab.clients})
         patience = Patience(self.stage, self.bytes_per_second, self.training)
@@ -373,6 +373,28 @@ class Conductor:
         finally:
             port.close()
             _deliver(site.state, Path(collab.workspace.get_result_root(_job())))
+
+
+class _Newcomer:
+    """A newcomer of the roll call. A `FederationError` says that it cannot be reached."""
+
+    def __init__(self, proxy: Any) -> None:
+        self._name, self._proxy = proxy.name, proxy
+
+    def introduce(self) -> object:
+        return self._asked(lambda proxy: proxy.introduce())
+
+    def offer(self, text: bytes) -> object:
+        return self._asked(lambda proxy: proxy.offer(text))
+
+    def answer(self) -> object:
+        return self._asked(lambda proxy: proxy.answer())
+
+    def _asked(self, call: Callable[[Any], object]) -> object:
+        try:
+            return call(self._proxy(timeout=roll.CALL_SECONDS))
+        except CollabCallError as error:
+            raise FederationError(f"{self._name}: {_failure(error).reason}") from None
 
 
 def _wait_for_nvflare(state: State) -> None:

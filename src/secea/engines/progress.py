@@ -262,6 +262,14 @@ class Progress(Log):
                 self._show()
 
 
+def last(path: Path) -> State | None:
+    """A state, if there is one that this version can read."""
+    try:
+        return read(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def clock(moment: float) -> str:
     """A time of day, for people."""
     return time.strftime("%H:%M:%S", time.localtime(moment))

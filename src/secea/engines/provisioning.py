@@ -56,15 +56,17 @@ class Project:
 
 def provision(project: Project, folder: Path) -> Path:
     """Make all kits below `folder`, which must not have any yet. The folder that they are in."""
-    _nvflare()
+    installed()
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    folder = folder.absolute()
     file = folder / "project.yml"
     replace_files({file: project.text().encode()})
     command = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(file), "-w", str(folder)]
     try:
         done = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, timeout=_PROVISION_SECONDS, stdin=subprocess.DEVNULL, check=False
-        )
+            command, capture_output=True, text=True, timeout=_PROVISION_SECONDS, stdin=subprocess.DEVNULL, check=False,
+            env=_environment(), cwd=folder,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ParamsError(f"NVFlare's provisioning did not end within {_PROVISION_SECONDS} s") from None
     kits = folder / project.name / "prod_00"
@@ -94,8 +96,11 @@ def kit_of(invited: Invitation, kit: Path, site_file: Path) -> tuple[str, ...]:
             (made / "startup" / name).unlink()
         replace_files({made / "startup" / name: text.encode() for name, text in keys.items()}, mode=0o600)
         lead(made, site_file)
-        shutil.move(made, kit)
-    return permit(kit)
+        changes = permit(made, alone=True)
+        if kit.exists():  # it was being made when somebody interrupted it
+            shutil.rmtree(kit)
+        made.rename(kit)
+    return changes
 
 
 def lead(kit: Path, site_file: Path) -> None:
@@ -106,23 +111,42 @@ def lead(kit: Path, site_file: Path) -> None:
 
 
 def start(kit: Path, output: Path) -> subprocess.Popen[bytes]:
-    """Start the process of a kit, in a group of its own, with this Python before any other."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    """Start the process of a kit, under a guard that ends it when this process ends. It is in a group of its own."""
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         return subprocess.Popen(  # noqa: S603
-            [kit / "startup" / "sub_start.sh", "--once"], env=os.environ | {"PATH": path}, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor,
+            [sys.executable, "-m", "secea.engines.guard", os.path.abspath(kit)],  # noqa: PTH100 - links stay
+            stdin=subprocess.PIPE, stdout=descriptor, stderr=descriptor,
+            env=_environment(), cwd=kit, start_new_session=True,
         )  # fmt: skip
     finally:
         os.close(descriptor)
 
 
-def _nvflare() -> None:
+def _environment() -> dict[str, str]:
+    """The environment with this Python before any other, and no modules of the folder that somebody is in."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    kept = {name: value for name, value in os.environ.items() if name != "NVFL_WORKSPACE"}
+    return kept | {"PATH": path, "PYTHONSAFEPATH": "1"}
+
+
+def installed() -> None:
+    """A `MissingExtra` if NVFlare is not there."""
     try:
         import nvflare  # noqa: F401
     except ImportError:
         raise MissingExtra(f"NVFlare is not installed: {installing('nvflare')}") from None
+
+
+def described(folder: Path) -> str:
+    """For which address and sites the kits below a folder are."""
+    try:
+        parties = json.loads((folder / "project.yml").read_text())["participants"]
+        (server,) = [f"{each['name']}:{each['fed_learn_port']}" for each in parties if each["type"] == "server"]
+        sites = [each["name"] for each in parties if each["type"] == "client"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another federation"
+    return f"{server}, with {', '.join(sites)}"
 
 
 def same(project: Project, folder: Path) -> bool:

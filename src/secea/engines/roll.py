@@ -8,7 +8,7 @@ carried here is not authenticated: a server that shows a site other keys shows i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any, Final, Protocol
 
 from secea.atomic import replace_files
 from secea.engines.files import agreed_session, parse_session, public_path, read_public, session_toml
+from secea.engines.invitation import named
 from secea.engines.log import Log
 from secea.engines.site import Site
 from secea.errors import FederationError, ParamsError, SecEAError
 from secea.party.session import Session
-from secea.wire.keys import Identity
+from secea.wire.keys import Identity, Roster
 
 MOST_BYTES: Final = 1 << 20
 """More than the federation file of a hundred clients has."""
@@ -31,10 +32,9 @@ PATIENCE_SECONDS: Final = 3600.0
 
 
 class Answer(StrEnum):
-    """What the operator of a site says about the file that was offered."""
+    """What the operator of a site says about the file that was offered, if it is not yes: then it is a fingerprint."""
 
     WAITS = "waits"
-    YES = "yes"
     NO = "no"
 
 
@@ -53,6 +53,12 @@ class Draft:
             raise ParamsError(f"two sites are called {twice[0]!r}")
         keys = {name: Identity.generate().public for name in self.names}
         return agreed_session(keys, Identity.generate().public, self.params, self.form)
+
+    def with_keys(self, roster: Roster) -> Session:
+        """The same policy with the keys of a roster. Where it is for others, it has keys of nobody for them."""
+        known = dict(zip(roster.names, roster.clients, strict=True))
+        keys = {name: known.get(name) or Identity.generate().public for name in self.names}
+        return agreed_session(keys, roster.server, self.params, self.form)
 
     def as_arguments(self) -> dict[str, Any]:
         """As a job's configuration carries it."""
@@ -106,6 +112,8 @@ class Newcomer:
             raise ParamsError("the federation file is too large")
         session = parse_session(text, self._site.federation.name)
         roster = session.roster
+        for name in roster.names:
+            named(name, "a client is called")
         if self._site.name not in roster.names:
             raise ParamsError(f"the federation file does not have {self._site.name}")
         if roster.clients[roster.names.index(self._site.name)] != self.introduce():
@@ -115,24 +123,25 @@ class Newcomer:
     def _other(self, session: Session) -> str:
         if self._site.session.hash == session.hash:
             return ""
-        return f"it has agreed on another federation file, with the fingerprint {self._site.session.fingerprint}"
+        return (
+            f"it has agreed on another federation file before, with the fingerprint {self._site.session.fingerprint}:"
+            f" for this one its operator removes {self._site.federation.name} there, and joins again"
+        )
 
-    def answer(self) -> Answer:
-        """What the operator says."""
+    def answer(self) -> str:
+        """What the operator says: the fingerprint of the file that is agreed on, or an `Answer`."""
         if self._site.federation.exists():
-            return Answer.YES
+            return self._site.session.fingerprint
         return Answer.NO if declined(self._site.federation).exists() else Answer.WAITS
 
 
 def decide(site: Site, text: bytes, *, agreed: bool) -> None:
     """The operator has seen just this text, and agrees or does not. What was offered since then does not count."""
+    session = Newcomer(site).fitting(text)
     target = site.federation if agreed else declined(site.federation)
-    if agreed:
-        Newcomer(site).fitting(text)
-    replace_files({target: text}, durable=True)
+    replace_files({target: session_toml(session).encode()}, durable=True)  # no comments but ours
     offered(site.federation).unlink(missing_ok=True)
-    fingerprint = parse_session(text, site.federation).fingerprint
-    Log(site.log).noted("agreed" if agreed else "declined", fingerprint=fingerprint)
+    Log(site.log).noted("agreed" if agreed else "declined", fingerprint=session.fingerprint)
 
 
 # ------------------------------------------------------------------------------------------------------ at the server
@@ -165,6 +174,8 @@ def call(
     """
     log = Log(site.log)
     try:
+        if site.name:
+            raise FederationError(f"{site.name} is no server: nobody calls the roll there")
         _call(draft, site, sites, log, patience, sleep)
     except SecEAError as error:
         log.noted("failed", why=str(error))
@@ -188,26 +199,29 @@ def _call(
     for name in draft.names:
         if fault := sites[name].offer(text):
             raise FederationError(f"{name} refuses the federation file: {_said(fault)}")
-    _until_all_agree(draft.names, sites, log, patience, sleep)
+    _until_all_agree(session, sites, log, patience, sleep)
     replace_files({site.federation: text}, durable=True)
     log.noted("agreed", fingerprint=session.fingerprint)
 
 
 def _until_all_agree(
-    names: Sequence[str], sites: Mapping[str, Called], log: Log, patience: float, sleep: Callable[[float], object]
+    session: Session, sites: Mapping[str, Called], log: Log, patience: float, sleep: Callable[[float], object]
 ) -> None:
-    waiting, end = list(names), time.monotonic() + patience
+    waiting, end = list(session.roster.names), time.monotonic() + patience
     while True:
         for name in list(waiting):
-            match sites[name].answer():
-                case Answer.YES:
-                    waiting.remove(name)
-                    log.noted("agrees", client=name)
-                case Answer.NO:
-                    log.noted("declines", client=name)
-                    raise FederationError(
-                        f"{name} did not agree: compare fingerprints once more, or leave it out of the federation"
-                    )
+            said = sites[name].answer()
+            if said == session.fingerprint:
+                waiting.remove(name)
+                log.noted("agrees", client=name)
+            elif said == Answer.NO:
+                log.noted("declines", client=name)
+                raise FederationError(
+                    f"{name} did not agree: find out why, and host again; for another policy, those who have agreed"
+                    " remove their federation file first"
+                )
+            elif said != Answer.WAITS:
+                raise FederationError(f"{name} agreed on another federation file: {_said(said)}")
         if not waiting:
             return
         if time.monotonic() > end:

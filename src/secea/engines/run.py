@@ -59,7 +59,7 @@ class _Run:
             raise
         save = partial(self._store.save, "server")
         self._driver = Driver(server, port, patience=patience, save=save, log=self._log)
-        self._finished, self._last = _counted(self._store)
+        self._finished, self._last = counted(self._store)
         self._driver.done = self._last
         self._started = time.monotonic()
 
@@ -144,7 +144,7 @@ class _Run:
         self._logger.info("secea: %s of %s rounds; %s; lost: %s", self._finished, self._rounds, costs, lost)
 
 
-def _counted(store: Store) -> tuple[int, int]:
+def counted(store: Store) -> tuple[int, int]:
     """How many rounds an earlier run finished, and the number of the last one. They differ if rounds were lost."""
     finished, last = (store.load("rounds") or b"0 0").split()
     return int(finished), int(last)
