@@ -16,6 +16,7 @@ from secea.commands import shell
 from secea.commands.aggregate import aggregate
 from secea.commands.check import check
 from secea.commands.demo import demo
+from secea.commands.metrics import metrics
 from secea.commands.permit import permit
 from secea.commands.plan import plan
 from secea.learn.command import train
@@ -292,5 +293,5 @@ def completion(name: str) -> None:
     click.echo(script(main, {}, "secea", "_SECEA_COMPLETE").source())
 
 
-for command in (demo, train, report, aggregate, check, plan, audit, keygen, roster, permit, completion):
+for command in (demo, train, report, aggregate, check, plan, audit, keygen, roster, permit, metrics, completion):
     main.add_command(command)
