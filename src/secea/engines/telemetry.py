@@ -139,9 +139,7 @@ class _Pushed(OTLPMetricExporter):
         result = super().export(metrics_data, timeout_millis, **more)
         fails = result is not MetricExportResult.SUCCESS
         if fails and not self._fails:
-            self._say(
-                f"the collector at {self._endpoint} does not take metrics; nothing is lost, and it is tried again"
-            )
+            self._say(f"the collector at {self._endpoint} takes no metrics; nothing is lost, and it is tried again")
         elif self._fails and not fails:
             self._say(f"the collector at {self._endpoint} takes metrics again")
         self._fails = fails
