@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
 
 from secea.engines.files import write_identity, write_session
 from secea.engines.meters import Meters
@@ -36,7 +36,7 @@ def stage(now: float, name: str = "ready", *, clients: Iterable[str] = NAMES, tr
     return line("stage", now, name=name, round=1, training=training, seconds=60.0, clients=list(clients), called=[])
 
 
-def progress(rounds: int, sent: int, received: int, seconds: float = 2.0, **more: object) -> bytes:
+def progress(rounds: int, sent: int, received: int, seconds: float = 2.0, **more: int) -> bytes:
     return line("progress", rounds=rounds, seconds=seconds, sent=sent, received=received, lost={}, **more)
 
 
@@ -50,8 +50,7 @@ class Monitor:
         self._meters = Meters(self._provider.get_meter("test"), self.now, server=server, again=lambda: self.now)
 
     def take(self, *lines: bytes) -> Seen:
-        for each in lines:
-            self._meters.take(each)
+        self._meters.take(lines)
         return self.seen()
 
     def seen(self) -> Seen:
@@ -61,7 +60,8 @@ class Monitor:
         for metric in data.resource_metrics[0].scope_metrics[0].metrics:
             for point in metric.data.data_points:
                 labels: Mapping[str, Any] = point.attributes or {}
-                value = (point.count, point.sum) if isinstance(point, HistogramDataPoint) else point.value
+                assert isinstance(point, HistogramDataPoint | NumberDataPoint)
+                value = point.value if isinstance(point, NumberDataPoint) else (point.count, point.sum)
                 found[metric.name, *labels.values()] = value
         return found
 

@@ -66,14 +66,12 @@ def metrics(where: Path, listen: str | None, otlp: str | None) -> None:
     over = _ended()
     with telemetry.metered(party, address, url, _say) as (meter, begin), closing(Follower(site.log)) as log:
         meters = Meters(meter, session, server=not site.name, again=again)
-        for line in log.lines():
-            meters.take(line)
+        meters.take(log.lines())
         begin()
         places = [f"at http://{address}/metrics"] * (address is not None) + [f"to {url}"] * (url is not None)
         click.echo(f"metrics of {party} {' and '.join(places)}, from {site.log}")
         while not over.wait(_LOOK_SECONDS):
-            for line in log.lines():
-                meters.take(line)
+            meters.take(log.lines())
 
 
 def _ended() -> threading.Event:

@@ -8,7 +8,8 @@ tells.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -27,7 +28,7 @@ _MOST: Final = 1 << 50
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400)
 _ENDS: Final = frozenset({"stage", "round", "round lost", "set-up failed", "end", "failed"})
 """Events with which the stage before them is over."""
-_MESSAGES: Final = frozenset({"sent", "accepted", "ignored"})
+_MESSAGES: Final = {"sent": "transmit", "accepted": "receive", "ignored": "receive", "refused": "receive"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def allowed(line: bytes) -> tuple[str, float, dict[str, Any]] | None:
 
 
 class Meters:
-    """The metrics of one party: `take` each line of its log, in order.
+    """The metrics of one party: `take` the lines of its log, in order.
 
     `again` gives the session of the federation file as it is now: it is asked when a run of another session begins.
     """
@@ -167,17 +168,27 @@ class Meters:
         self._made = {name: _instrument(meter, each) for name, each in METRICS.items() if _is_at(each, server)}
         self._state, self._shown = self._new_state(), dict[str, Doing | None]()
         self._stage: tuple[str, float] | None = None
+        self._last, self._bytes = 0.0, Counter[str]()
         self._held = False  # whether a round gave means since the last line on progress
         self._zeros()
 
-    def take(self, line: bytes) -> None:
-        """Count what a line says."""
-        if (event := allowed(line)) is None:
-            return
-        what, now, fields = event
-        self._set("secea.log.last_event", now)
-        if self._server and what in _MESSAGES:  # progress has their bytes
-            return
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Count what these lines say."""
+        for line in lines:
+            if (event := allowed(line)) is not None:
+                self._last = event[1]
+                self._take(*event)
+        if self._last:
+            self._set("secea.log.last_event", self._last)
+        for direction, size in self._bytes.items():
+            self._add("secea.network.io", size, direction)
+        self._bytes.clear()
+
+    def _take(self, what: str, now: float, fields: dict[str, Any]) -> None:
+        if what in _MESSAGES:  # of which there are many: bytes are added up, and at the server progress has them
+            self._bytes[_MESSAGES[what]] += 0 if self._server else fields.get("bytes", 0)
+            if what != "refused":
+                return
         for each in ("memory", "peak"):
             if each in fields:
                 self._remember(each, fields[each])
@@ -233,8 +244,8 @@ class Meters:
             self._stage = None
 
     def _progressed(self, before: tuple[int, int], seconds: float) -> None:
-        self._add("secea.network.io", max(self._state.sent - before[0], 0), "transmit")
-        self._add("secea.network.io", max(self._state.received - before[1], 0), "receive")
+        self._bytes["transmit"] += max(self._state.sent - before[0], 0)
+        self._bytes["receive"] += max(self._state.received - before[1], 0)
         if self._held:
             self._record("secea.round.duration", seconds)
         self._held = False
@@ -263,12 +274,7 @@ class Meters:
         match what:
             case "start":
                 self._add("secea.core.starts", 1)
-            case "sent":
-                self._add("secea.network.io", details["bytes"], "transmit")
-            case "accepted" | "ignored":
-                self._add("secea.network.io", details["bytes"], "receive")
             case "refused":
-                self._add("secea.network.io", details["bytes"], "receive")
                 self._refused(details)
             case "trained":
                 self._record("secea.training.duration", details["seconds"])
