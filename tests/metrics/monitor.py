@@ -72,5 +72,5 @@ def written(folder: Path, of: Session, name: str = "") -> Path:
     write_session(of, folder / "federation.toml")
     write_identity(Identity.generate(), folder / "identity.pem")
     text = 'federation = "federation.toml"\nidentity = "identity.pem"\nstate = "state"\nlog = "audit.jsonl"\n'
-    (folder / "site.toml").write_text(text + (f'name = "{name}"\n' if name else ""))
+    (folder / "site.toml").write_text(text + (f'name = "{name}"\nparticipant = "mine:site"\n' if name else ""))
     return folder

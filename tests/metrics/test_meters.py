@@ -166,7 +166,7 @@ def test_what_is_exported_is_what_the_tables_list(tmp_path: Path) -> None:
     rows = dict(re.findall(r"^\| `(secea\.[\w.]+)` \| (.*) \|$", page, re.MULTILINE))
     assert rows.keys() == METRICS.keys()
     for name, metric in METRICS.items():
-        kind, unit, at, labels, _ = (cell.strip() for cell in rows[name].split(" | "))
+        kind, unit, at, labels, _ = (cell.strip() for cell in rows[name].split("|"))
         labelled = tuple(re.findall(r"`([\w.]+)`", labels))
         assert (kind, unit, at, labelled) == (metric.kind, f"`{metric.unit}`", metric.at, metric.labels), name
 

@@ -53,7 +53,8 @@ def metrics(where: Path, listen: str | None, otlp: str | None) -> None:
         raise ParamsError(f'{path} names no log, and metrics come from it: add the line log = "audit.jsonl"')
     address = telemetry.Address.of(listen or telemetry.LISTEN) if listen or not otlp else None
     url = telemetry.collector(otlp) if otlp else None
-    session, party = site.session, site.name or "server"
+    session, server = site.session, not site.participant
+    party = "server" if server else site.name
 
     def again() -> Session:
         nonlocal session
@@ -65,7 +66,7 @@ def metrics(where: Path, listen: str | None, otlp: str | None) -> None:
 
     over = _ended()
     with telemetry.metered(party, address, url, _say) as (meter, begin), closing(Follower(site.log)) as log:
-        meters = Meters(meter, session, server=not site.name, again=again)
+        meters = Meters(meter, session, server=server, again=again)
         meters.take(log.lines())
         begin()
         places = [f"at http://{address}/metrics"] * (address is not None) + [f"to {url}"] * (url is not None)
