@@ -167,7 +167,9 @@ def test_any_other_address_is_refused_in_a_sentence(server: Path, given: str) ->
     assert (result.exit_code, "is not this machine alone" in result.output) == (3, True), result.output
 
 
-@pytest.mark.parametrize("given", ["", "north", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:9464/metrics", ":9464"])
+@pytest.mark.parametrize(
+    "given", ["", "north", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:0", "127.0.0.1:9464/metrics", ":9464"]
+)
 def test_what_is_no_place_to_listen_is_an_error_that_shows_one(given: str) -> None:
     with pytest.raises(ParamsError, match=r"no place to listen: give an address and a port, such as 127\.0\.0\.1:9464"):
         Address.of(given)
@@ -183,7 +185,7 @@ class Collector(HTTPServer):
         super().__init__(("127.0.0.1", 0), Receiver)
         self.got: list[ExportMetricsServiceRequest] = []
         self.paths: list[str] = []
-        self.status = 200
+        self.status, self.sends_on = 200, ""
 
     def last(self) -> dict[tuple[str, ...], float]:
         """The numbers of the newest push by name and labels; of histograms the sums."""
@@ -200,6 +202,11 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.sends_on:
+            self.send_response(307)
+            self.send_header("Location", self.server.sends_on)
+            self.end_headers()
+            return
         if self.server.status == 200:
             self.server.paths.append(self.path)
             self.server.got.append(ExportMetricsServiceRequest.FromString(body))
@@ -259,6 +266,25 @@ def test_a_collector_that_fails_is_told_once_and_loses_nothing(server: Path, rec
         receiver.status = 200
         assert "takes metrics again" in process.stderr.readline()
         until(lambda: receiver.last().get(("secea.rounds", "completed")) == 2, "a round is lost")
+
+
+def test_metrics_for_this_machine_go_through_no_proxy(server: Path, receiver: Collector) -> None:
+    proxy = f"http://127.0.0.1:{free_port()}"
+    with metrics(server, "--otlp", url(receiver), HTTP_PROXY=proxy, http_proxy=proxy, ALL_PROXY=proxy) as process:
+        process.terminate()
+        assert process.wait(30) == 0
+    assert receiver.last()["secea.rounds", "completed"] == 1
+
+
+def test_a_collector_that_sends_them_on_to_another_address_is_not_followed(server: Path, receiver: Collector) -> None:
+    with Collector() as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        receiver.sends_on = f"{url(other)}/v1/metrics"
+        with metrics(server, "--otlp", url(receiver), OTEL_METRIC_EXPORT_INTERVAL="100") as process:
+            assert process.stderr is not None
+            assert "takes no metrics" in process.stderr.readline()
+        assert not other.got
+        other.shutdown()
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from secea.errors import MissingExtra, ParamsError
 from secea.extras import installing
 
 try:
+    import requests
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
@@ -70,7 +71,7 @@ class Address:
             host, port = parts.hostname or "", parts.port
         except ValueError:
             host, port = "", None
-        if port is None or not host or parts.path:
+        if not port or not host or parts.path:
             raise ParamsError(f"{text!r} is no place to listen: give an address and a port, such as {LISTEN}")
         if not is_loopback(host):
             raise ParamsError(
@@ -129,7 +130,7 @@ class _Pushed(OTLPMetricExporter):
     """Pushes metrics, and says in one sentence when that does not work, and when it works again."""
 
     def __init__(self, endpoint: str, say: Callable[[str], object]) -> None:
-        super().__init__(endpoint=endpoint, timeout=_SECONDS)
+        super().__init__(endpoint=endpoint, timeout=_SECONDS, session=_Direct(endpoint))
         self._say, self._fails = say, False
 
     def export(
@@ -144,6 +145,19 @@ class _Pushed(OTLPMetricExporter):
             self._say(f"the collector at {self._endpoint} takes metrics again")
         self._fails = fails
         return result
+
+
+class _Direct(requests.Session):
+    """Pushes to one address and to no other, whatever it answers. On this machine no proxy is asked."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self.trust_env = not is_loopback(urlsplit(endpoint).hostname or "")
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None; and metrics that are sent on to somebody else have not been taken."""
+        if resp.is_redirect:
+            raise requests.ConnectionError("it names another address")
 
 
 # ------------------------------------------------------------------------------------------------------ the endpoint
