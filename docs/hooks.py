@@ -17,7 +17,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parent.parent
 ADDED = (
     "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/*.ipynb", "examples/*/*", "examples/*/app/*",
-    "fuzz/README.md", "vectors/README.md", "src/secea/retrieval/*.py", "src/secea/learn/recommend.py",
+    "fuzz/README.md", "packaging/*", "packaging/*/*", "vectors/README.md", "src/secea/retrieval/*.py",
+    "src/secea/engines/meters.py", "src/secea/learn/recommend.py",
 )  # fmt: skip
 """What pages link to outside of docs/."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")

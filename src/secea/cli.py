@@ -19,6 +19,7 @@ from secea.commands.check import check
 from secea.commands.demo import demo
 from secea.commands.host import host
 from secea.commands.join import join
+from secea.commands.metrics import metrics
 from secea.commands.permit import permit
 from secea.commands.plan import plan
 from secea.commands.status import status
@@ -283,7 +284,7 @@ def completion(name: str) -> None:
 
 
 LOCAL = (demo, train, report, aggregate, check, plan, audit)
-BETWEEN = (keygen, roster, permit, host, join, status, watch, stop)
+BETWEEN = (keygen, roster, permit, host, join, status, watch, metrics, stop)
 """Between organisations."""
 for command in (*LOCAL, *BETWEEN, completion):
     main.add_command(command)

@@ -18,6 +18,11 @@ EXTRAS: Final = {
     "gensim": ("gensim>=4.3",),
     "nvflare": ("nvflare==2.9.0",),
     "flower": ("flwr==1.41.0",),
+    "metrics": (
+        "opentelemetry-sdk>=1.45",
+        "opentelemetry-exporter-otlp-proto-http>=1.45",
+        "opentelemetry-exporter-prometheus>=0.66b1",
+    ),
 }
 """The libraries of the extras in pyproject.toml."""
 SOURCE: Final = Path(__file__).parents[2]

@@ -31,6 +31,7 @@ from typing import Final
 from secea.arithmetic.field import keep_freed_memory
 from secea.engines.host import Host, told
 from secea.engines.log import Log
+from secea.engines.memory import resident
 from secea.engines.port import LATE, Order, Reply, Task
 from secea.engines.site import BUSY_SECONDS, Site
 from secea.errors import SERVER, ProtocolError, SecEAError
@@ -292,7 +293,7 @@ class Client:
         reply = self._host.obey(order)
         asked.over = order.task is Task.END and not reply.fault and _over(self._host)
         if asked.over:
-            self._log.noted("end")
+            self._log.noted("end", **resident())
             self._over = True
         return reply.to_bytes()
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from secea.engines import spool
 from secea.engines.log import Log
+from secea.engines.memory import resident
 from secea.engines.port import Order, Reply, Task, gathered, refusal
 from secea.engines.store import Store
 from secea.errors import CallError, ParamsError, ProtocolError, RoundLost, SecEAError, SnapshotError, Stale
@@ -228,7 +229,7 @@ class Host:
         self._log.noted("training", round=number)
         started = time.monotonic()
         trained = self._participant.train(self.means(), number)
-        self._log.noted("trained", round=number, seconds=round(time.monotonic() - started, 1))
+        self._log.noted("trained", round=number, seconds=round(time.monotonic() - started, 1), **resident())
         self._keep(as_table(trained, self._session.params.dim), number)
 
     def means(self) -> Means | None:

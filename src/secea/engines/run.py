@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from secea.engines.driver import Driver, Patience
+from secea.engines.memory import resident
 from secea.engines.port import Port
 from secea.engines.progress import Progress, State
 from secea.engines.site import Site
@@ -140,7 +141,7 @@ class _Run:
         seconds, self._started = time.monotonic() - self._started, time.monotonic()
         lost = {self._log.named(party(n)): self._log.named(why) for n, why in self._driver.failures.items()}
         costs = {"seconds": round(seconds, 3), "sent": self._port.sent, "received": self._port.received}
-        self._log.noted("progress", rounds=self._finished, **costs, lost=lost)
+        self._log.noted("progress", rounds=self._finished, **costs, **resident(), lost=lost)
         self._logger.info("secea: %s of %s rounds; %s; lost: %s", self._finished, self._rounds, costs, lost)
 
 
