@@ -45,6 +45,9 @@ class Follower:
             file.close()
         self._files, self._read = [], []
 
+    def __del__(self) -> None:
+        self.close()
+
     def _look(self) -> None:
         """Open all files that are there, from the newest to the oldest: one that is renamed meanwhile is seen twice."""
         if self._files and _is_at(self._files[-1], self._path):

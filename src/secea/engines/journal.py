@@ -7,14 +7,12 @@ may have torn it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-from secea.engines.log import KEPT
+from secea.engines.follow import Follower
 from secea.errors import ParamsError
 
 MOST_REFUSED: Final = 5
@@ -55,9 +53,7 @@ class Journal:
     """The events of a log: first those that are there, with those in logs that were put aside, then what comes."""
 
     def __init__(self, path: Path) -> None:
-        self._files = (path, *(path.with_name(f"{path.name}.{i}") for i in range(1, KEPT + 1)))
-        self._at: tuple[int, int] | None = None  # which file was read last: its device and number
-        self._offset = 0
+        self._path, self._follower = path, Follower(path)
 
     def skip(self) -> None:
         """What is there already is not new."""
@@ -66,39 +62,12 @@ class Journal:
 
     def new(self) -> Iterator[Event]:
         """All events since the last call."""
-        with ExitStack() as opened:
-            there = dict[tuple[int, int], BinaryIO]()
-            for path in self._files:  # the newest first: one that is put aside meanwhile comes twice, and is one
-                if file := _opened(path):
-                    opened.enter_context(file)
-                    status = os.fstat(file.fileno())
-                    there.setdefault((status.st_dev, status.st_ino), file)
-            known = list(there)
-            for which in reversed(known[: known.index(self._at) + 1] if self._at in there else known):
-                file, begin = there[which], self._offset if which == self._at else 0
-                if begin <= os.fstat(file.fileno()).st_size:  # else it was emptied
-                    file.seek(begin)
-                yield from _events(file)
-                self._at, self._offset = which, file.tell()
-
-
-def _opened(path: Path) -> BinaryIO | None:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ParamsError(f"the log {path} cannot be read: {error.strerror}") from None
-
-
-def _events(file: BinaryIO) -> Iterator[Event]:
-    """What there is from here on. A line that is not complete yet is left for the next time."""
-    for line in file:
-        if not line.endswith(b"\n"):
-            file.seek(-len(line), os.SEEK_CUR)
-            return
-        if event := _event(line):
-            yield event
+        try:
+            for line in self._follower.lines():
+                if event := _event(line):
+                    yield event
+        except OSError as error:
+            raise ParamsError(f"the log {self._path} cannot be read: {error.strerror}") from None
 
 
 def _event(line: bytes) -> Event | None:
