@@ -57,11 +57,15 @@ def believes(client: Client, message: Buffer) -> bool:
 def words(parties: Parties, n: int) -> Iterator[tuple[str, Buffer]]:
     """Announcements of all phases to client n: of now, before and next, with all and without one."""
     at, everyone = parties.clients[n].at, range(CLIENTS)
-    steps = product((0, 1), range(max(0, at.names - 2), at.names + 2), (0, 1), (None, 2))
+    steps = product((0, 1), range(max(0, at.names - 2), at.names + 2), (0, 1, -1), (None, 2))
     for union, names, round_, without in steps:
+        if round_ < 0 and not (union and at.round):
+            continue
         numbers: dict[str, Any] = {"epoch": at.union + union, "weights": names, "round": at.round + round_}
         members = [v for v in everyone if v != without]
-        told = f"{' union+1' * union} names {names}{' round+1' * round_}" + (f" without {without}" if without else "")
+        told = f"{' union+1' * union} names {names}{f' round{round_:+}' * bool(round_)}" + (
+            f" without {without}" if without else ""
+        )
         for row in parties.session.rows:
             if row.announced:
                 yield row.phase + told, announcement(parties, row.phase, members, n, **numbers)

@@ -150,6 +150,18 @@ class History:
             self._note("an epoch of names breaks off")
         parties.exchange.run(form.names_phase, parties.clients)
 
+    def meanwhile(self) -> None:
+        """Somebody's entities change while its list is out: that makes another epoch due."""
+        parties, form = self.parties, self.parties.session.form
+        if parties.server.at.named > 8:
+            return
+        self._union()
+        part = part_of(parties, self.random.choice(list(parties.clients)))
+        parties.exchange.run(form.names_phase, parties.clients, until="evaluate")
+        part.update([*part.next_names[1:], f"meanwhile {len(self.happened)}"], at_once=False)
+        self._note("an entity changes while answers are due")
+        parties.exchange.run(form.names_phase, parties.clients)
+
     def absent(self) -> None:
         """A union without somebody."""
         case, params = self.case, self.parties.session.params
@@ -216,6 +228,11 @@ class History:
         spent = server.at.phase != REST or server.at.size < 0 or server.at.members != server.at.participants
         if spent:
             self._union()
+        for v in parties.clients:
+            names = part_of(parties, v).naming.names
+            due = set(part_of(parties, v).naming.next_names) != {*names.own, *names.waiting}
+            if part_of(parties, v).renamed != due:
+                raise Told(f"client {v} says that its entities {'do not ' * due}change, and is wrong")
         if not server.part.prepared(parties.server.at):
             parties.exchange.run(parties.session.form.prepare_phase, parties.server.at.members)
 
@@ -307,6 +324,7 @@ EVENTS: Final[tuple[Callable[[History], None], ...]] = (
     History.rename,
     History.rename,
     History.epoch,
+    History.meanwhile,
     History.absent,
     History.ahead,
     History.lost,

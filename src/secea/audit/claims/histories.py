@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.histories import Case, Told, lived
+from secea.audit.mutants import epochs
 from secea.audit.mutants import histories as mutants
 from secea.audit.standing import standing_in
 
@@ -38,7 +39,7 @@ TOGETHER: Final[Mapping[str, Any]] = {
     KEYED,
     mutants=(
         mutants.ROWS_BY_NUMBER, mutants.GRID_OF_NOW, mutants.LAST_ROW, mutants.MIDDLE_OF_ALL, mutants.NAMES_IN_BLOCKS,
-        mutants.LONG_NAMES, mutants.CAP_OF_64, mutants.GRID_ASIDE,
+        mutants.LONG_NAMES, mutants.CAP_OF_64, mutants.GRID_ASIDE, epochs.CHANGES_FORGOTTEN,
     ),
 )  # fmt: skip
 def lives_as_specified(subject: Subject) -> int:

@@ -30,9 +30,10 @@ from secea.errors import ParamsError, ProtocolError, SnapshotError, TableError, 
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
 from secea.params import Params
+from secea.party.client import Client
 from secea.party.server import Server
 from secea.party.session import Session
-from secea.table import Table
+from secea.table import Name, Table
 from secea.wire.keys import Identity, Roster
 from secea.wire.messages import TAG_BYTES
 
@@ -96,9 +97,30 @@ def _odd_places() -> Iterator[tuple[NDArray[Any], tuple[int, int]]]:
         yield from ((large, (row, column)) for row in range(3) for column in (0, 1 << 15, -1))
 
 
-@claim("record", KEYED, mutants=(mutants.RANGE_OF_THE_BEGINNING, mutants.ANY_WEIGHT))
+ONE_ENTITY: Final[Sequence[tuple[str, tuple[Name, Name]]]] = (
+    ("", (7, "7")), ("casefold", ("Ada", "ADA")), ("strip", ("ada", " ada")), ("nfc", ("\u00e9", "e\u0301")),
+    ("casefold", ("\u00df", "ss")), ("nfc,strip,casefold", (" E\u0301", "\u00e9")), ("", ("ada", "ada")),
+)  # fmt: skip
+"""Names that are one, after these steps."""
+
+
+def _twice(subject: Subject) -> int:
+    """No client has one entity under two names: one's row would go out for the other."""
+    for steps, (one, other) in ONE_ENTITY:
+        parties = subject.parties([{one: [1.0]}, {"eve": [1.0]}], collusion=1, max_entities=4, normalize=steps)
+        for what in ("has", "comes to have"):
+            with suppress(TableError):
+                if what == "has":
+                    parties.client(0, [one, other])
+                else:
+                    parties.clients[0].part.update([one, other])
+                raise Objection(f"a client {what} {one!r} and {other!r}, which are one after normalize={steps!r}")
+    return 2 * len(ONE_ENTITY)
+
+
+@claim("record", KEYED, mutants=(mutants.RANGE_OF_THE_BEGINNING, mutants.ANY_WEIGHT, mutants.NAMES_TWICE))
 def tables_in_range(subject: Subject) -> int:
-    """Keyed: no table goes out with a number, or a weight, beyond what was agreed on, wherever in it that is.
+    """Keyed: no table goes out with a number, or a weight, beyond what was agreed on, or with an entity twice.
 
     It would wrap around modulo the primes, and spoil a mean in silence; a weight beyond the bound would outweigh all.
     """
@@ -132,15 +154,15 @@ def tables_in_range(subject: Subject) -> int:
                 if taken(matrix, weights) != (weight <= int(options.get("max_weight", 1))):
                     raise Objection(f"a row of weight {weight} is taken, or not, with {options}")
                 cases += 1
-    return cases
+    return cases + _twice(subject)
 
 
 # ---------------------------------------------------------------------------------------------------------------- state
 
 
-@claim("record", KEYED, mutants=(mutants.ANY_STATE,))
+@claim("record", KEYED, mutants=(mutants.ANY_STATE, mutants.ANY_SESSION))
 def state_of_a_session(subject: Subject) -> int:
-    """Keyed: saved state counts in its own session alone, and for its own client: not under any other parameter.
+    """Keyed: saved state, and hellos, count in their own session alone, and state for its own client.
 
     Else a share of a key for few conspirators would serve where many may conspire, and budgets would begin anew.
     """
@@ -170,11 +192,20 @@ def state_of_a_session(subject: Subject) -> int:
             except SnapshotError:
                 continue
             raise Objection(f"state of a {whose} is taken in a session that differs in {what}")
+    for what, session in {**others, "nothing": mine}.items():
+        if session.roster.key(1) != keys[1]:
+            continue
+        hello = subject.client(session, 1, identities[1], ()).link.hello_message()
+        for who in (subject.client(mine, 0, identities[0], ()), Server(mine, identities[6])):
+            with suppress(ProtocolError):
+                who.receive(hello) if isinstance(who, Client) else who.receive(1, hello)
+            if (who.link.incarnation(1) != b"") != (what == "nothing"):
+                raise Objection(f"a hello is taken, or not, in a session that differs in {what}")
     with suppress(SnapshotError):
         subject.client.restore(mine, identities[1], client)
         raise Objection("state of a client is taken by another one")
     subject.client.restore(mine, identities[0], client)
-    return 2 * len(others) + 1
+    return 4 * len(others) + 3
 
 
 PART: Final = 64

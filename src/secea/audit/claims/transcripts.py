@@ -31,7 +31,14 @@ def transcripts(subject: Subject) -> int:
     "record",
     KEYED,
     PAILLIER,
-    mutants=(common.ANY_NUMBERS, epochs.SPENT_LATE, epochs.EARLIER_EPOCH, epochs.FIRST_NAMES_LATER, epochs.DEALT_AGAIN),
+    mutants=(
+        common.ANY_NUMBERS,
+        epochs.SPENT_LATE,
+        epochs.EARLIER_EPOCH,
+        epochs.FIRST_NAMES_LATER,
+        epochs.DEALT_AGAIN,
+        epochs.ROUNDS_BACK,
+    ),
 )
 def begins(subject: Subject) -> int:
     """Both forms: at every point of its life a client lets the server begin what is recorded, and nothing else.

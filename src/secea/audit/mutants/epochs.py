@@ -13,6 +13,7 @@ import numpy as np
 from secea.arithmetic.ristretto import Rows, Tick, multiply, multiply_base, scalar_rows, total
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.derivations import replaced
 from secea.engines.federation import Federation
 from secea.errors import ParamsError
 from secea.forms.keyed.client import KeyedClient
@@ -20,12 +21,14 @@ from secea.forms.keyed.form import Kind
 from secea.forms.keyed.handover import Following, Handover
 from secea.forms.keyed.names import Naming
 from secea.params import Params
+from secea.party.client import _next
 from secea.party.form import Got
-from secea.party.phases import Agreement
+from secea.party.phases import Agreement, Row
 from secea.party.session import Session
 from secea.steps import oprf
 from secea.steps.oprf import Blinding, blind
 from secea.wire.keys import Roster
+from secea.wire.messages import Header
 
 
 def within(name: str, missing: str, owner: object, attribute: str, other: Any) -> Mutant:
@@ -52,7 +55,7 @@ def _checked_names(blinding: Blinding, answers: Rows, factor: int, public: bytes
     return hmac.compare_digest(expected.tobytes(), answers[-1].tobytes())
 
 
-_got_marks, _receivers = Naming._got_marks, Following.receivers
+_got_marks, _receivers, _got_evaluations = Naming._got_marks, Following.receivers, Naming._got_evaluations
 
 
 def _marks_of_this_attempt(self: Naming, at: Agreement, got: Got) -> Agreement:
@@ -244,4 +247,28 @@ DEALT_AGAIN = within(
     Naming,
     "begun",
     property(lambda self: bool(self.names.number)),
+)
+
+
+def _any_round(row: Row, before: Agreement, header: Header) -> bool:
+    """A union may come with any number of rounds."""
+    return _next(row, replace(before, round=header.round) if row.counts == "union" else before, header)
+
+
+ROUNDS_BACK = replaced("rounds-back", "With a union the server may count rounds anew.", {_next: _any_round})
+
+
+def _forgotten(self: Naming, at: Agreement, got: Got) -> Agreement:
+    """What changed meanwhile is not due any more."""
+    after = _got_evaluations(self, at, got)
+    self.names = replace(self.names, due=False)
+    return after
+
+
+CHANGES_FORGOTTEN = within(
+    "changes-forgotten",
+    "Entities that change while answers are due make no epoch of names due.",
+    Naming,
+    "_got_evaluations",
+    _forgotten,
 )

@@ -20,13 +20,14 @@ from secea.forms.keyed.tables import Tables
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.session import Session
-from secea.table import Table
+from secea.table import Name, Table, same_twice
 from secea.wire import snapshot
+from secea.wire.keys import Hello, Roster
 from secea.wire.link import Opened
 
 _begin, _got_key, _restore = Client._begin, Client._got_key, Client.restore.__func__  # type: ignore[attr-defined]
 _check_begin, _check_weights, _with_noise = KeyedClient.check_begin, Tables._check_weights, privacy.with_noise
-_trust = planning.trust
+_trust, _verify = planning.trust, Hello.verify.__func__  # type: ignore[attr-defined]
 
 
 def _without_end(session: Session) -> Session:
@@ -92,6 +93,18 @@ def _without_name(self: Store, name: str, *, last: bool) -> bytes:
     return self._session + bytes([last])
 
 
+def _none_twice(names: Sequence[Name], found: Sequence[Name]) -> None:
+    return None
+
+
+def _any_session(
+    cls: type[Hello], /, data: bytes, sender: int, roster: Roster, session: bytes, extra_bytes: int, **how: Any
+) -> Hello:
+    return _verify(cls, data, sender, roster, bytes(data[: len(session)]), extra_bytes, **how)  # type: ignore[no-any-return]
+
+
+NAMES_TWICE = replaced("names-twice", "One entity may have two names.", {same_twice: _none_twice})
+ANY_SESSION = within("any-session", "Hellos of other sessions are taken.", Hello, "verify", classmethod(_any_session))
 LAST_UNMARKED = within(
     "last-part-unmarked", "A file of state does not say which of its parts is the last.", Store, "_label", _without_last
 )
