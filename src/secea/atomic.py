@@ -39,6 +39,11 @@ def replace_files(contents: Mapping[Path, Content], *, mode: int = 0o666, durabl
             _sync(folder)
 
 
+def place(folder: Path, target: Path) -> None:
+    """Move a folder that was made aside into its place, which must be free."""
+    folder.rename(target)
+
+
 def _write(path: Path, content: Content, mode: int, durable: bool) -> None:
     path.unlink(missing_ok=True)  # left by a killed process, perhaps with another mode
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -194,11 +194,16 @@ def test_only_the_public_half_of_a_key_is_shown(sites: dict[str, Site]) -> None:
     assert len(Newcomer(sites["north"]).introduce()) == 32
 
 
-@pytest.mark.parametrize("name", ["", "a\x1b[2Jb", "a\nb", "a\rb", "\u202ehtron", "a\u200bb", "x" * 101])
+@pytest.mark.parametrize(
+    "name", ["", "a\x1b[2Jb", "a\nb", "a\rb", "\u202ehtron", "a\u200bb", "x" * 64, "fingerprint     b575"]
+)
 def test_no_name_in_a_file_changes_what_its_reader_sees(sites: dict[str, Site], name: str) -> None:
     """Escape sequences of a terminal could show another fingerprint than the file has."""
-    text = other(sites).decode().replace('name = "south"', f"name = {json.dumps(name)}")
-    assert "a client's name has 1 to 100 characters" in Newcomer(sites["north"]).offer(text.encode())
+    keys = {"north": sites["north"].key.public, name: sites["south"].key.public}
+    text = session_toml(agreed_session(keys, sites[""].key.public, DRAFT.params, DRAFT.form))
+    said = Newcomer(sites["north"]).offer(text.encode())
+    assert "a name on NVFlare has letters, digits, - and _" in said
+    assert not offered(sites["north"].federation).exists()
 
 
 def test_a_draft_is_checked_before_anybody_is_asked() -> None:

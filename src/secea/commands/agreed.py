@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from secea.commands.shell import printable
+
 if TYPE_CHECKING:
     from secea.party.session import Session
 
@@ -16,7 +18,7 @@ def session_lines(session: Session) -> Iterator[str]:
 
     yield f"{'server':<16}{key_fingerprint(session.roster.server)}"
     for number, (name, key) in enumerate(zip(session.roster.names, session.roster.clients, strict=True)):
-        yield f"{number:>3} {name:<12}{key_fingerprint(key)}"
+        yield f"{number:>3} {printable(name):<12}{key_fingerprint(key)}"
     yield f"parameters      {session.params.canonical().replace(';', ', ')}"
     yield f"form            {session.form.canonical(session.params).splitlines()[-1].replace(';', ', ')}"
     for i, line in enumerate(session.form.trust(session.params)):

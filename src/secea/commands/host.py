@@ -62,7 +62,7 @@ def host(
     Examples:
       secea host kg/federation.toml --site north --site south --site west \\
           --param dim=64 --param max_entities=10000 --param max_union=25000 --rounds 50
-      secea host kg/federation.toml                           go on where it ended; or with a file of secea roster
+      secea host kg/federation.toml                           go on; or with a file of secea roster
       secea host kg/federation.toml --address 192.0.2.7:8002  where sites are other machines
     """  # noqa: D301
     from secea.engines.hosting import Hosting

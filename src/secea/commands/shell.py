@@ -142,7 +142,7 @@ def told(error: OSError) -> str:
 
 def fail(text: str, code: int) -> NoReturn:
     """One line on standard error, and the end."""
-    click.secho(f"secea: {printable(text)}", fg="red", err=True)
+    click.secho("\n".join(map(printable, f"secea: {text}".split("\n"))), fg="red", err=True)
     sys.exit(code)
 
 
@@ -211,12 +211,12 @@ def made(files: Iterable[tuple[Path, str]]) -> None:
 def happened(line: Mapping[str, Any], text: str) -> None:
     """Show something that a log has, with its time. What others sent cannot steer the terminal."""
     when = time.strftime("%H:%M:%S", time.localtime(line.get("time")))
-    click.echo(f"{when}  {printable(text).replace(chr(10), '?')}")
+    click.echo(f"{when}  {printable(text)}")
 
 
 def printable(text: str) -> str:
-    """The same text without what steers a terminal: what others sent may be in it."""
-    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+    """The same text as one line, without what steers a terminal: what others sent may be in it."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from secea.atomic import replace_files
+from secea.atomic import place, replace_files
 from secea.engines import files, invitation, provisioning, running
 from secea.engines.kits import permit
 from secea.engines.progress import RESULT, State, last
@@ -192,7 +192,7 @@ class Hosting:
             aside = Path(tempfile.mkdtemp(dir=kits.parent, prefix="kits-"))
             try:
                 provisioning.provision(project, aside)
-                aside.rename(kits)
+                place(aside, kits)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
             yield kits, "NVFlare's kits of server and administrator, and the certificates: keep them"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from secea.atomic import replace_files
+from secea.atomic import place, replace_files
 from secea.engines.invitation import Invitation
 from secea.engines.kits import permit
 from secea.errors import MissingExtra, ParamsError
@@ -99,7 +99,7 @@ def kit_of(invited: Invitation, kit: Path, site_file: Path) -> tuple[str, ...]:
         changes = permit(made, alone=True)
         if kit.exists():  # it was being made when somebody interrupted it
             shutil.rmtree(kit)
-        made.rename(kit)
+        place(made, kit)
     return changes
 
 

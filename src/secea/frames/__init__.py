@@ -247,7 +247,8 @@ def _matrix(frame: Library, columns: Sequence[int], names: Sequence[object]) -> 
     for i, at in enumerate(columns):
         column = frame.values(at)
         if matrix.dtype == np.float32 and _wide(column.dtype) == np.float64:
-            matrix = matrix.astype(np.float64)
+            before, matrix = matrix, np.empty(matrix.shape, np.float64)
+            matrix[:, :i] = before[:, :i]  # the rest of it is whatever was in that memory
         matrix[:, i] = column
         if (wrong := np.isnan(matrix[:, i])).any():  # a number in polars and Arrow
             raise _gap(names[int(wrong.argmax())], "NaN", frame.labels[at])

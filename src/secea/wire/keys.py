@@ -30,8 +30,6 @@ from secea.wire.messages import DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Buffer, H
 from secea.wire.randomness import SEED_BYTES, Entropy, KeyStream
 
 KEY_BYTES = 32
-MOST_NAME = 100
-"""Characters of a client's name."""
 SIGNATURE_BYTES = 64
 HELLO_BYTES = 32 + DIGEST_BYTES + KEY_BYTES + SIGNATURE_BYTES
 
@@ -86,12 +84,6 @@ class Roster:
             object.__setattr__(self, "names", tuple(f"client {n}" for n in range(len(self.clients))))
         if len(self.names) != len(self.clients) or len(set(self.names)) != len(self.names):
             raise ParamsError("a roster needs one name for each client, no two alike")
-        for name in self.names:
-            if not name or len(name) > MOST_NAME or not name.isprintable():  # people compare them on a screen
-                raise ParamsError(
-                    f"a client's name has 1 to {MOST_NAME} characters, which a screen shows as they are;"
-                    f" {name[:MOST_NAME]!r} is none"
-                )
         keys = (*self.clients, self.server)
         for number, key in enumerate(keys):
             if len(key) != KEY_BYTES:
