@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +149,7 @@ def _ask(session: Session, site: Site, fingerprint: str | None) -> bool:
 
 def _answer(question: str) -> bool:
     """A word that somebody types after the question."""
-    with suppress(ImportError, OSError, ValueError):
+    if sys.stdin.isatty():
         import termios
 
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before is no answer
