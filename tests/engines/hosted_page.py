@@ -55,10 +55,13 @@ def play(town: Town) -> Iterator[tuple[str, Command]]:
     for command in (stop, host, watch, *town.sites.values()):
         command.code()
     yield "Who hosts", host
-    yield "A site, north. Its operator compared the fingerprint, and answered `y`", north
+    yield "A site, north. Its operator compared the fingerprint, and answered `yes`", north
     yield "West, until it was killed", west
     yield "West again", again
-    yield "Meanwhile, `secea watch` where its output is no terminal", watch
+    yield (
+        "Meanwhile, `secea watch` where its output is no terminal; it also has stages and replies",
+        watch,
+    )
     yield "Before the end", status
     yield "The end", stop
 
@@ -75,8 +78,10 @@ def page(town: Town) -> str:
 
 def _shortened(text: str) -> str:
     """Without the middle of what is said again in every round."""
-    lines, rounds = [], 0
+    lines, rounds = list[str](), 0
     for line in text.splitlines():
+        if re.search(r"has replied|, stage |rounds done", line):
+            continue
         rounds = rounds + 1 if re.search(r"round \d+", line) and not re.search("lost|back", line) else 0
         if rounds == 7:
             lines.append("...")

@@ -178,6 +178,8 @@ def _fits(session: Session, site: Site) -> None:
 
 
 def _say(line: Mapping[str, Any]) -> None:
+    from secea.engines.core import DESERTED
+
     match line.get("event"):
         case "start":
             text = f"takes part (run {line.get('run') or '?'})"
@@ -189,6 +191,8 @@ def _say(line: Mapping[str, Any]) -> None:
             text = f"left out; the server says: {line.get('why')}"
         case "refused":
             text = f"refused a message: {line.get('why')}"
+        case "stopped" if str(line.get("why")).startswith(DESERTED):
+            text = "its job has ended; the host may begin another one"
         case "stopped":
             text = f"stopped: {line.get('why')}"
         case "end":

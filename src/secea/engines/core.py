@@ -39,6 +39,7 @@ from secea.wire.messages import Buffer
 
 BUSY: Final = "it is still busy with an earlier order"
 UNTAKEN: Final = "nobody took its reply: the process at its site that had brought the order is gone"
+DESERTED: Final = "the engine's process at this site has ended: its job is over, or died"
 MOST_SECONDS: Final = 30 * 86400.0
 """An order may take thirty days. Timers and sockets refuse times that are much longer."""
 
@@ -306,7 +307,7 @@ class Client:
     def deserted(self) -> bool:
         """Nobody can give orders any more. Whether this core is about to end with an error, which it has to print."""
         if not self._over and not self._failed:
-            self.noted("stopped", "the engine's process at this site has ended: its job is over, or died")
+            self.noted("stopped", DESERTED)
         return self._failed
 
     def noted(self, event: str, why: str) -> None:

@@ -75,6 +75,8 @@ class Seen:
             return not self.used and not self.pid and self.quiet >= QUIET_SECONDS
         if self.pid and self.state.last < self.began:  # the process that is there has not begun a run yet
             return False
+        if self.pid and self.verdict is Verdict.PAUSED:  # who hosts goes on with another job
+            return False
         return self.verdict not in (Verdict.NOTHING, Verdict.RUNNING)
 
     def as_json(self) -> dict[str, Any]:
