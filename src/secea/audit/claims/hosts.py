@@ -191,7 +191,14 @@ def refusals_at_hosts(subject: Subject) -> int:
     "record",
     KEYED,
     PAILLIER,
-    mutants=(mutants.SHARED_LOCK, mutants.OPEN_FILES, mutants.SAME_NONCE, mutants.UNSEALED, mutants.NOT_ON_DISK),
+    mutants=(
+        mutants.SHARED_LOCK,
+        mutants.OPEN_FILES,
+        mutants.SAME_NONCE,
+        mutants.UNSEALED,
+        mutants.PUBLIC_SEAL,
+        mutants.NOT_ON_DISK,
+    ),
 )
 def stored_state(subject: Subject) -> int:
     """Both forms: a host's state is sealed under its own key, for its user alone, and one process uses it at a time."""
@@ -217,6 +224,7 @@ def stored_state(subject: Subject) -> int:
         for identity, of in ((identities[0], session), (identities[ME], bytes(32))):
             if Store(folder, identity, of).load("client") is not None:
                 raise Objection("a host's state opens under another key, or in another session")
+        cases += _opened_by_what_all_know(folder, identities[ME], session)
         if not _on_disk(site):
             raise Objection("state is not on the disk when something is sent: after a power cut the one before is back")
         with site.store.held(0):
@@ -227,6 +235,19 @@ def stored_state(subject: Subject) -> int:
                 pass
         cases += len(texts) + len(stretches) + 4
     return cases
+
+
+def _opened_by_what_all_know(folder: Path, identity: Identity, session: bytes) -> int:
+    """Try to open state with all that is public of its owner, and with all of its key but for one bit."""
+    for at in range(len(identity.secret)):
+        other = Identity(identity.secret[:at] + bytes([identity.secret[at] ^ 1]) + identity.secret[at + 1 :])
+        vars(other)["public"] = identity.public
+        with suppress(SnapshotError):
+            Store(folder, other, session).load("client")
+            raise Objection(
+                "a host's state opens for one who has only what is public of its owner, or not all of its key"
+            )
+    return len(identity.secret)
 
 
 def _on_disk(site: Site) -> bool:

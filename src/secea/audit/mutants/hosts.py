@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secea import atomic
 from secea.audit import KEYED, Mutant, Subject
@@ -26,7 +27,7 @@ from secea.engines.store import Store
 from secea.errors import ParamsError, RoundLost
 from secea.party.client import Client
 from secea.party.session import Session
-from secea.wire.keys import Identity
+from secea.wire.keys import Identity, expand
 from secea.wire.messages import Buffer
 
 
@@ -117,6 +118,13 @@ def _without_cipher(self: Store) -> None:
     self._cipher = Plain()  # type: ignore[assignment]
 
 
+def _public_key(self: Store, folder: Path | str, identity: Identity, session: bytes, *more: Any, **named: Any) -> None:
+    """Seal under a key of what everybody knows."""
+    begins(self, folder, identity, session, *more, **named)
+    self._cipher = AESGCM(expand(identity.public, "storage"))
+
+
+begins = Store.__init__
 saves, sealed, makes_folder = Store.save, Store._sealed, Store._make_folder
 
 
@@ -145,6 +153,10 @@ TELLS_ALL = both("host-tells-all", "A host reports its errors in full.", instead
 SHARED_LOCK = _both("state-not-locked", "Two processes may use a host's state.", "_lock", _unlocked)
 OPEN_FILES = _both("state-for-everybody", "Anybody may read a host's state.", "save", _readable)
 SAME_NONCE = _both("state-under-one-nonce", "All states are sealed with one nonce.", "_sealed", _sealed_alike)
+PUBLIC_SEAL = both(
+    "state-under-a-public-key", "A host's state is sealed under its public key.",
+    within=((Store, "__init__", _public_key),),
+)  # fmt: skip
 UNSEALED = _both("state-not-sealed", "A host's state is saved as it is.", "_make_folder", _without_cipher)
 
 
