@@ -47,7 +47,7 @@ audit: $(STAMP)
 
 # Before a release: everything that can happen to an engine's processes, and what takes minutes each.
 deployment: $(STAMP)
-	$(BIN)/python -m pytest -m "engines and not smoke and not slow" -n 2 --dist loadfile --durations 8 tests/engines
+	$(BIN)/python -m pytest -m "engines and not smoke and not slow" -n 2 --dist loadfile --durations 8 tests/engines tests/packaging
 
 # Small changes to the source of the protocol, one after another: which of them does no test notice? Hours on one core;
 # when it was stopped, it goes on where it was. mutation/README.md says more.

@@ -25,7 +25,7 @@ USER = 10001
 SECONDS = 1800.0
 """The image is built once, which takes minutes."""
 
-pytestmark = pytest.mark.deployment
+pytestmark = [pytest.mark.engines, pytest.mark.deployment]
 
 
 def compose() -> list[str]:
