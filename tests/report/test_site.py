@@ -25,7 +25,7 @@ SEARCH = """
   document.querySelector('[data-md-toggle=search]').click();
   const input = document.querySelector('.md-search__input');
   input.focus();
-  input.value = 'fingerprint';
+  input.value = 'rotate revoke';
   for (let i = 0; i < 200; i++) {
     input.dispatchEvent(new Event('keyup', {bubbles: true}));
     await new Promise(done => setTimeout(done, 50));
