@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -96,16 +97,16 @@ def _lists(subject: Subject) -> int:
     lists = b"".join(part._lists[v] for v in at.members)
     names, marks = me.names, me.names.marks
 
-    def confirmed(value: bytes) -> None:
-        got: Got = {**said, (Kind.CONFIRM, 1): value, (Kind.LISTS, SERVER): lists}
+    def confirmed(by: int, value: bytes) -> None:
+        got: Got = {**said, (Kind.CONFIRM, by): value, (Kind.LISTS, SERVER): lists}
         me._got_confirmations(at, got)
 
-    def marked(value: bytes) -> None:
-        got: Got = {(Kind.MARK, v): value if v == 1 else marks[v] for v in others}
+    def marked(by: int, value: bytes) -> None:
+        got: Got = {(Kind.MARK, v): value if v == by else marks[v] for v in others}
         me._got_marks(at, got)
 
-    def listed(value: bytes) -> None:
-        me.names = replace(names, marks={**marks, 1: value})
+    def listed(by: int, value: bytes) -> None:
+        me.names = replace(names, marks={**marks, by: value})
         ours = me._confirmation(at)
         got: Got = {**{(Kind.CONFIRM, v): ours for v in others}, (Kind.LISTS, SERVER): lists}
         me._got_confirmations(at, got)
@@ -113,10 +114,12 @@ def _lists(subject: Subject) -> int:
     said: dict[tuple[IntEnum, int], bytes] = {
         (Kind.CONFIRM, v): naming(parties.clients[v])._confirmation(at) for v in others
     }
-    cases = _each_byte("a list's mark, in an attempt that is repeated,", marks[1], marked)
-    cases += _each_byte("a confirmation", said[Kind.CONFIRM, 1], confirmed)
-    cases += _each_byte("a list's mark", marks[1], listed)
-    me.names = names
+    cases = 0
+    for v in others:  # some of them answer no lists
+        cases += _each_byte(f"client {v}'s mark, in an attempt that is repeated,", marks[v], partial(marked, v))
+        cases += _each_byte(f"client {v}'s confirmation", said[Kind.CONFIRM, v], partial(confirmed, v))
+        cases += _each_byte(f"client {v}'s mark", marks[v], partial(listed, v))
+        me.names = names
     assert names.blinding is not None
     blinding, holders = names.blinding, me.form.holders(me.params, at)
     answers = {
@@ -258,8 +261,8 @@ def _operands(subject: Subject, seen: dict[str, set[tuple[int, int]]]) -> int:
     "record",
     KEYED,
     mutants=(
-        mutants.SHORT_LISTS, mutants.SHORT_COMMITMENTS, mutants.SHORT_TAGS, mutants.SHORT_VALUES,
-        mutants.SHORT_SESSIONS, mutants.SHORT_HANDOVERS,
+        mutants.SHORT_LISTS, mutants.CONFIRMED_BY_HOLDERS, mutants.SHORT_COMMITMENTS, mutants.SHORT_TAGS,
+        mutants.SHORT_VALUES, mutants.SHORT_SESSIONS, mutants.SHORT_HANDOVERS,
     ),
 )  # fmt: skip
 def compared_whole(subject: Subject) -> int:

@@ -77,6 +77,30 @@ def _of_unions(subject: Subject) -> int:
     return 4 * len(EVERYBODY)
 
 
+@claim("attack", KEYED, mutants=(mutants.BATCH_WITHOUT_END,))
+def batches_end(subject: Subject) -> int:
+    """Keyed: mask keys of a batch serve each of its rounds once, and no round after it, whatever a server announces.
+
+    Else both shares of one key could be asked for, in two rounds.
+    """
+    cases, tables = 0, made_tables(SETS)
+    for size in (1, 2, 3):
+        some = replace(subject, form=replace(form_of(subject), batch=size))
+        parties = some.parties(tables, collusion=1, dropouts=1)
+        parties.setup()
+        for done in range(size + 1):
+            parties.contribute(tables)
+            for n, q in product(EVERYBODY, range(3 * size + 2)):
+                taken = believes(parties.clients[n], announcement(parties, "upload", EVERYBODY, n, round=q))
+                if taken != (done < q <= size):
+                    what = "uploads for" if taken else "refuses"
+                    raise Objection(f"a client {what} round {q} after {done} rounds of a batch of {size}")
+                cases += 1
+            if done < size:
+                parties.exchange.run("upload", EVERYBODY)
+    return cases
+
+
 @claim("attack", KEYED, mutants=(mutants.ANY_ROUND, mutants.ANY_UNION))
 def bounds_are_kept(subject: Subject) -> int:
     """Keyed: clients themselves keep to the numbers of rounds and of entities in a union that were agreed on.

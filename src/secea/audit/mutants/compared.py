@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hmac
 import sys
+from enum import IntEnum
 from typing import Any, Final
 
 from secea.audit import Mutant
 from secea.audit.mutants.epochs import within
+from secea.forms.keyed.form import Kind
 from secea.forms.keyed.handover import Handover
+from secea.forms.keyed.names import Naming
+from secea.party.form import Got
+from secea.party.phases import Agreement
 
 COMPARED: Final = hmac.compare_digest
 
@@ -31,6 +36,20 @@ def _of_sessions(self: Handover, *args: Any) -> None:
 
 
 _check = Handover.check
+
+
+def _of_holders(self: Naming, at: Agreement, got: Got) -> Agreement:
+    """Only what holders have seen is compared."""
+    ours, holders = self._confirmation(at), self.form.holders(self.params, at)
+    others: dict[tuple[IntEnum, int], bytes] = {(Kind.CONFIRM, v): ours for v in at.members if v not in holders}
+    return _got(self, at, {**got, **others})
+
+
+_got = Naming._got_confirmations
+CONFIRMED_BY_HOLDERS = within(
+    "confirmed-by-holders", "Only holders' confirmations of lists are compared.", Naming, "_got_confirmations",
+    _of_holders,
+)  # fmt: skip
 SHORT_LISTS = beginnings(
     "hashes-of-lists-cut", "Clients compare 8 bytes of the hashes of lists of names.", "_got_confirmations", 8
 )

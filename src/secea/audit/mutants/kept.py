@@ -16,6 +16,7 @@ from secea.engines.store import Store
 from secea.forms.keyed import planning
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Keyed
+from secea.forms.keyed.masking import Batch
 from secea.forms.keyed.tables import Tables
 from secea.params import Params
 from secea.party.client import Client
@@ -103,6 +104,13 @@ def _any_session(
     return _verify(cls, data, sender, roster, bytes(data[: len(session)]), extra_bytes, **how)  # type: ignore[no-any-return]
 
 
+def _never_ends(self: Batch, q: int) -> bool:
+    return bool(self.public) and self.first <= q
+
+
+BATCH_WITHOUT_END = within(
+    "batch-without-end", "Mask keys of a batch serve rounds after it, too.", Batch, "__contains__", _never_ends
+)
 NAMES_TWICE = replaced("names-twice", "One entity may have two names.", {same_twice: _none_twice})
 ANY_SESSION = within("any-session", "Hellos of other sessions are taken.", Hello, "verify", classmethod(_any_session))
 LAST_UNMARKED = within(
