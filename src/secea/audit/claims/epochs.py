@@ -196,7 +196,7 @@ def _signs(old: Parties, session: Session, me: int) -> bool:
     return True
 
 
-@claim("attack", KEYED, mutants=(mutants.DEALERS_ALONE, mutants.ANY_SESSION))
+@claim("attack", KEYED, mutants=(mutants.DEALERS_ALONE, mutants.ANY_SESSION, mutants.TWO_SUCCESSORS))
 def handovers(subject: Subject) -> int:
     """Keyed: no member signs that a session takes over its key, if anything in its record or roster is not true.
 
@@ -228,6 +228,11 @@ def handovers(subject: Subject) -> int:
                 raise Objection(f"client {me} hands over the key of its names, though {what}")
     right = Session(params, Roster(tuple(keys), server), form)
     assert all(_signs(old, right, me) for me in range(N)), "nobody hands over anything: the attack sees nothing"
+    second = Session(replace(params, rounds=params.rounds - 1), right.roster, form)
+    for me in range(N):
+        cases += 1
+        if _signs(old, second, me):
+            raise Objection(f"client {me} hands over the key of its names to a second session: guesses count twice")
     return cases
 
 

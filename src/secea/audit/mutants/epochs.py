@@ -272,3 +272,15 @@ CHANGES_FORGOTTEN = within(
     "_got_evaluations",
     _forgotten,
 )
+
+
+def _to_any(self: Naming, roster: Roster, before: Session, old: Naming) -> None:
+    """Forget whom the key went to before."""
+    old.successor = b""
+    _inherit(self, roster, before, old)
+
+
+_inherit = Naming.inherit
+TWO_SUCCESSORS = within(
+    "two-successors", "A client hands the key of its names over to several sessions.", Naming, "inherit", _to_any
+)
