@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,9 @@ def test_secrets_of_the_host_are_private(hosted: Path) -> None:
 
 def test_the_server_keeps_its_jobs_in_its_own_folder_and_listens_on_loopback(hosted: Path) -> None:
     kit = hosted / "kits" / "federation" / "prod_00" / "localhost"
+    assert json.loads((kit / "local" / "resources.json").read_text())["class_allow_list"] == [
+        "nvflare.collab.runtime.controller.CollabController", "secea.engines.nvflare.Conductor",
+    ]  # fmt: skip
     assert "/tmp/nvflare" not in (kit / "local" / "resources.json").read_text()  # noqa: S108
     assert (kit / "local" / "secea.toml").resolve() == (hosted / "server" / "site.toml").resolve()
 

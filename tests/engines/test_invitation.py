@@ -116,5 +116,9 @@ def test_a_kit_takes_nothing_from_an_invitation_but_its_certificates(invited: In
             assert file.read_bytes() == (own / path).read_bytes(), path
     assert (tmp_path / "kit" / "local" / "secea.toml").resolve() == tmp_path / "site.toml"
     rights = json.loads((tmp_path / "kit" / "local" / "authorization.json").read_text())["permissions"]
+    allowed = json.loads((tmp_path / "kit" / "local" / "resources.json").read_text())["class_allow_list"]
+    assert allowed == [
+        "nvflare.collab.runtime.executor.CollabExecutor", "secea.engines.nvflare.Member",
+    ]  # fmt: skip
     assert all(given["byoc"] == "none" for given in rights.values() if "byoc" in given)
     assert not list(tmp_path.glob("kit-*")), "what was made aside is left"

@@ -101,6 +101,20 @@ def test_one_who_declines_ends_it_for_all(sites: dict[str, Site]) -> None:
     assert events(sites[""])[-1] == "failed"
 
 
+@pytest.mark.parametrize("said", ["0000 1111", "yes", "", None, True, b"waits"])
+def test_an_answer_that_is_not_the_fingerprint_of_this_file_is_no_agreement(
+    sites: dict[str, Site], said: object
+) -> None:
+    class Other(Newcomer):
+        def answer(self) -> Any:
+            return said
+
+    newcomers = {"north": Newcomer(sites["north"]), "south": Other(sites["south"])}
+    with pytest.raises(FederationError, match="south agreed on another federation file"):
+        roll.call(DRAFT, sites[""], newcomers, patience=0.0)
+    assert not sites[""].federation.exists()
+
+
 def test_who_does_not_answer_is_named(sites: dict[str, Site]) -> None:
     with pytest.raises(FederationError, match="north, south: no answer on the fingerprint within 0 s"):
         called(sites, patience=0.0)
