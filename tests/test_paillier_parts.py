@@ -107,6 +107,14 @@ def test_a_restart_keeps_names_key_and_means_and_nothing_of_an_epoch() -> None:
     assert (other.epoch, other.round) == (None, None)
 
 
+def test_names_that_the_last_round_had_not_keep_their_own_rows() -> None:
+    parties, part, _ = brought()
+    parties.round(TABLES)
+    (mean,) = part.means_like(_table({"a": TABLES[0]["a"]}))
+    found = part.means_like(_table({"came since": [7.0, -7.0], "a": [0.0, 0.0], "far off": [1e9, 0.0]}))
+    assert found.tolist() == [[7.0, -7.0], mean.tolist(), [part.params.max_abs, 0.0]]
+
+
 def _table(given: Any) -> Any:
     return as_table(given, 2)
 

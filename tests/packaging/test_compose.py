@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,19 @@ PARTIES = ("server", "north", "south", "west")
 USER = 10001
 SECONDS = 1800.0
 """The image is built once, which takes minutes."""
+NOTHING_YET = 5
+"""What `secea status` exits with before the first run."""
+SUBMIT = """
+import time
+from nvflare.recipe import ProdEnv
+from secea.engines import nvflare
+from secea.engines.provisioning import ADMINISTRATOR
+env = ProdEnv("/party/administrator", login_timeout=60.0, username=ADMINISTRATOR)
+run = nvflare.recipe(rounds=2, clients=3).execute(env)
+while not str(run.get_status()).startswith("FINISHED"):
+    time.sleep(1)
+print(run.get_status())
+"""
 
 pytestmark = [pytest.mark.engines, pytest.mark.deployment]
 
@@ -62,6 +76,7 @@ def prepared(folder: Path) -> Path:
             shutil.copy(ROOT / "tests" / "engines" / "mine.py", party)
             lines += [f'name = "{name}"', 'participant = "mine:participant"']
         (party / "site.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (made / provisioning.ADMINISTRATOR).rename(folder / "server" / "administrator")
     return folder
 
 
@@ -82,33 +97,54 @@ def test_a_rehearsal_in_containers_comes_up_healthy_or_its_folders_are_as_the_pa
 
 
 def up_and_down(command: Sequence[str], parties: Path) -> None:
-    """Build the image, start all four, wait until each is healthy, and ask one of them."""
+    """Build the image, start all four, wait until each is healthy, run two rounds, and look at what came of them."""
     environment = os.environ | {"PARTIES": str(parties)}
 
-    def ran(*words: str, seconds: float = 120.0) -> str:
+    def ran(*words: str, seconds: float = 120.0, codes: Sequence[int] = (0,)) -> str:
         done = subprocess.run(  # noqa: S603
-            [*command, *words], env=environment, capture_output=True, text=True, check=False, timeout=seconds
+            words, env=environment, capture_output=True, text=True, check=False, timeout=seconds
         )
-        assert done.returncode in (0, 5), done.stderr  # 5: no run has begun
+        assert done.returncode in codes, done.stdout + done.stderr
         return done.stdout
 
+    def health(name: str) -> str:
+        container = ran(*command, "ps", "--quiet", name).strip()
+        return ran(command[0], "inspect", "--format", "{{.State.Health.Status}}", container).strip()
+
+    def inside(name: str, *words: str, seconds: float = 120.0, codes: Sequence[int] = (0,)) -> str:
+        return ran(*command, "exec", "-T", name, *words, seconds=seconds, codes=codes)
+
+    def status(name: str, code: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(inside(name, "secea", "status", "/party", "--json", codes=(code,)))
+        return found
+
     try:
-        ran("up", "--build", "--detach", seconds=SECONDS)
+        ran(*command, "up", "--build", "--detach", seconds=SECONDS)
         end = time.monotonic() + SECONDS
-        while health := {name for name, state in states(ran("ps", "--format", "json")).items() if state != "healthy"}:
-            assert time.monotonic() < end, health
+        while sick := {name: found for name in PARTIES if (found := health(name)) != "healthy"}:
+            assert time.monotonic() < end, sick
             time.sleep(2)
-        assert (
-            json.loads(ran("exec", "--no-TTY", "north", "secea", "status", "/party", "--json"))["verdict"] == "nothing"
-        )
+        assert status("north", NOTHING_YET)["verdict"] == "nothing"
+        for name in PARTIES:
+            alone(name, inside)
+        assert "FINISHED:COMPLETED" in inside("server", "python", "-c", SUBMIT, seconds=300.0)
+        for name in PARTIES:
+            assert status(name, 0)["verdict"] == "completed"
+            assert health(name) == "healthy"
+        for name in PARTIES[1:]:
+            assert (parties / name / "trained").read_text() == "1\n2\n"
     finally:
-        ran("down", "--volumes")
+        ran(*command, "down", "--volumes")
 
 
-def states(listed: str) -> dict[str, str]:
-    """The health of each service; docker prints a list, or an object in each line."""
-    found = (
-        json.loads(listed) if listed.lstrip().startswith("[") else [json.loads(line) for line in listed.splitlines()]
-    )
-    health = {each["Service"]: str(each.get("Health", "")) for each in found}
-    return {name: health.get(name, "missing") for name in PARTIES}
+def alone(name: str, inside: Callable[..., str]) -> None:
+    """A party has no rights, writes its own folder, and reaches nobody but the server."""
+    assert inside(name, "id", "--user").strip() == str(USER)
+    assert inside(name, "grep", "CapEff", "/proc/self/status").split()[1].strip("0") == ""
+    inside(name, "sh", "-c", "! touch /opt/secea/more 2>/dev/null && touch /party/more && rm /party/more")
+    for other in set(PARTIES) - {name}:
+        code = f"import socket; socket.create_connection(({other!r}, 8002), 3)"
+        inside(name, "python", "-c", code, codes=(0,) if other == "server" else (1,))
+    if name != "server":
+        code = "import socket; socket.create_connection(('1.1.1.1', 53), 3)"  # there is no way out
+        inside(name, "python", "-c", code, codes=(1,))

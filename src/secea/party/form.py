@@ -74,7 +74,7 @@ class ClientPart(Protocol):
         ...
 
     def means_like(self, table: Table) -> Floats:
-        """The means of the last round, in the order and the dtype of a table."""
+        """The means of the last round, in the order and the dtype of a table; its own rows where there is none."""
         ...
 
     def give_means(self, table: Table) -> Floats:

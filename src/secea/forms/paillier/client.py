@@ -204,13 +204,15 @@ class PaillierClient(ClientDefaults):
         return self.result is not None
 
     def means_like(self, table: Table) -> Floats:
-        """The means of the last round in the order and the dtype of a table, and within the range of an input."""
+        """The means of the last round in the order and the dtype of a table; its own rows where there is none."""
         if self.result is None:
             raise FederationError(f"{party(self.number)} has no means: no round was finished")
         names, means = self.result
         place_of = {name: i for i, name in enumerate(names)}
-        back = [place_of[key] for key in self.spelling.table(table).names]
-        return fixedpoint.clip(means[back].astype(table.dtype), self.params.max_abs)
+        places = np.array([place_of.get(key, -1) for key in self.spelling.table(table).names], np.int64)
+        there, filled = places >= 0, np.array(table.matrix)
+        filled[there] = means[places[there]].astype(table.dtype)
+        return fixedpoint.clip(filled, self.params.max_abs)
 
     def prepare(self) -> None:
         """Encryption randomness for the answers to come, for whoever is in the union."""
