@@ -56,6 +56,7 @@ HEAVY = {
         "as-specified", "tables-as-specified", "views-by-enumeration", "lies-in-two-rounds", "begins", "key-streams",
         "minimum-is-proved", "minimum-is-kept", "masks-of-many", "view-below-a-minimum", "view-of-a-minimum",
         "view-with-drop-outs", "every-number", "gone-for-good", "released-once", "spelling", "lives-as-specified",
+        "conduct-of-parties", "conduct-of-sites", "figures-and-files",
     )
 }  # fmt: skip
 """Claims that play whole lives, or look at thousands of cases."""

@@ -1,6 +1,6 @@
 """Claims about both forms as they are installed: whatever happens to them, they do what the code did that was examined.
 
-An honest run is compared by `transcripts`. Here everything may go wrong, in lives that are drawn from numbers (`conduct`).
+`transcripts` compares an honest run. Here everything may go wrong, in lives that are drawn from numbers (`conduct`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def conduct_of_sites(subject: Subject) -> int:
 def figures_and_files(subject: Subject) -> int:
     """Both forms: bounds, sizes, sets, numbers, names, files and parsers are what is recorded, for thousands of inputs.
 
-    Right and wrong ones are drawn at random: parameters and options, tables of all kinds, names, federation files, logs,
-    and bytes that come from others.
+    Right and wrong ones are drawn at random: parameters and options, tables of all kinds, names, federation files,
+    logs, and bytes that come from others.
     """
     return compared(subject, "figures")

@@ -1,9 +1,9 @@
 """What parties do whatever happens: lives drawn from a number, in which everything may go wrong, beside a record.
 
-`parties` has lives of a session, in which server, clients and network lie, fail and restart at random; `sites` has lives
-of hosts and their driver, with disks and users; `figures` has what follows from parameters, names and tables. Each
-`Life` notes what was done and a short hash of all that came of it. `record.json` has these hashes, of the code that was
-examined. `python -m secea.audit.conduct.record` writes it after a change of what parties do, and only then.
+`parties` has lives of a session, in which server, clients and network lie, fail and restart at random. `sites` has
+lives of hosts and their driver, with disks and users. `figures` has what follows from parameters, names and tables.
+Each `Life` notes what was done and a short hash of all that came of it. `record.json` has these hashes, of the code
+that was examined. `python -m secea.audit.conduct.record` writes it after a change of what parties do, and only then.
 """
 
 from __future__ import annotations

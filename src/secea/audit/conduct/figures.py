@@ -23,8 +23,8 @@ from secea.errors import SecEAError
 from secea.forms.keyed.form import Keyed
 from secea.forms.keyed.numbers import Numbers
 from secea.forms.keyed.tables import Result, Tables
-from secea.names import STEPS, joining, keys_of, near, spellings, text_of
-from secea.params import Params
+from secea.names import joining, keys_of, near, spellings, text_of
+from secea.params import STEPS, Params
 from secea.party.form import Form
 from secea.party.phases import Agreement, Begin, Standing
 from secea.party.session import Session
@@ -34,7 +34,9 @@ from secea.wire import snapshot
 from secea.wire.keys import Hello, Identity, Roster
 from secea.wire.messages import ALL, Header
 
-ENTITIES: Final = ("a", " a", "A", "ß", "SS", "ss", "é", "é", "1", 1, 1.0, -7, "", "x" * 70_000, "x" * 70_001, b"a", None, True)
+ENTITIES: Final = (
+    "a", " a", "A", "ß", "SS", "ss", "é", "é", "1", 1, 1.0, -7, "", "x" * 70_000, "x" * 70_001, b"a", None, True,
+)  # fmt: skip
 KINDS: Final = (np.float64, np.float32, np.float16, np.int32)
 
 
@@ -60,10 +62,10 @@ class Figures(Life):
             self.bytes()
         return self.over()
 
-    def told(self, what: str, of: Callable[[], object]) -> Any:
+    def told(self, what: str, of: Callable[..., object], *given: object) -> Any:
         """What it gives, or that it does not."""
         try:
-            found = of()
+            found = of(*given)
         except (SecEAError, ValueError, TypeError, OverflowError) as error:
             self.note(f"{what}: {type(error).__name__}")
             return None
@@ -76,7 +78,7 @@ class Figures(Life):
         form, dice = self.subject.form, self.dice
         if not isinstance(form, Keyed):
             return form
-        drawn = {
+        drawn: dict[str, Any] = {
             "min_participants": dice.one((None, None, 2, 3, 5)), "max_new_entities": dice.one((None, 0, 1, 7, 50)),
             "max_updates": dice.one((0, 1, 16, 99)), "batch": dice.one((1, 4, 64, 0, 1 << 15)),
         }  # fmt: skip
@@ -87,7 +89,8 @@ class Figures(Life):
         dice, clients = self.dice, 2 + self.dice.below(self.dice.one((4, 9, 30)))
         drawn = {
             "collusion": dice.one((None, None, 1, 2, clients - 1, clients)), "dropouts": dice.one((0, 0, 1, 2, 5)),
-            "max_abs": dice.one((64.0, 1.0, 2.5, 2.0**20, 0.0, -1.0)), "precision": dice.one((24, 24, 16, 30, 40, 52, 53)),
+            "max_abs": dice.one((64.0, 1.0, 2.5, 2.0**20, 0.0, -1.0)),
+            "precision": dice.one((24, 24, 16, 30, 40, 52, 53)),
             "sigma": dice.one((40, 40, 20, 64, 0)), "rounds": dice.one((1000, 1, 1 << 20, 1 << 31)),
             "max_entities": dice.one((None, 1, 30, 100_000)), "max_union": dice.one((None, 40, 40, 200_000)),
             "min_owners": dice.one((1, 1, 1, 2, 3, clients)), "max_weight": dice.one((None, None, 1, 1000, 1 << 24)),
@@ -108,19 +111,18 @@ class Figures(Life):
             if drawn is None:
                 continue
             most = drawn.max_entities or 20
-            params = self.told(
-                "checked", lambda f=form, p=drawn, m=most: f.checked(p.with_bounds(max_entities=m, max_union=m + m // 2))
-            )
+            bounded = drawn.with_bounds(max_entities=most, max_union=most + most // 2)
+            params = self.told("checked", form.checked, bounded)
             if params is None:
                 continue
             for what in ("canonical", "trust", "facts", "table", "cautions", "introduction_bytes"):
-                self.told(what, lambda f=form, w=what, p=params: getattr(f, w)(p))
-            self.told("derived", lambda p=params: (p.columns, p.resolution, p.fraction_bits, p.T, p.need))
+                self.told(what, getattr(form, what), params)
+            self.told("derived", lambda p: (p.columns, p.resolution, p.fraction_bits, p.T, p.need), params)
             if isinstance(form, Keyed):
-                self.told("said to people", lambda f=form, p=params: f.disclosure(p))
-                self.told("numbers", lambda f=form, p=params: _chosen(f.numbers(p)))
-                self.told("privacy", lambda p=params: (privacy.honest(p), privacy.sensitivity(p, 0.5)))
-                self.told("assumptions", lambda p=params: (privacy.assumptions(p), privacy._gap(p)))
+                self.told("said to people", form.disclosure, params)
+                self.told("numbers", lambda f, p: _chosen(f.numbers(p)), form, params)
+                self.told("privacy", lambda p: (privacy.honest(p), privacy.sensitivity(p, 0.5)), params)
+                self.told("assumptions", lambda p: (privacy.assumptions(p), privacy._gap(p)), params)
             self._at(form, params)
 
     def _at(self, form: Form, params: Params) -> None:
@@ -133,19 +135,21 @@ class Figures(Life):
                 dice.one([row.phase for row in form.table(params)]), members, participants, 1 + dice.below(9),
                 dice.below(3), 1 + dice.below(3), 1, dice.below(40), size=dice.below(41),
             )  # fmt: skip
-            self.told("quorum", lambda a=at: (form.quorum(params, a), form.needed(params, a)))
+            self.told("quorum", lambda a: (form.quorum(params, a), form.needed(params, a)), at)
             for phase in {row.phase: row for row in form.table(params)}:
-                self.told("fewest", lambda p=phase, a=at: form.fewest(params, p, a.names))
-                self.told("next", lambda p=phase, a=at: form.next_numbers(p, a, again=bool(a.attempt)))
+                self.told("fewest", lambda p, a: form.fewest(params, p, a.names), phase, at)
+                self.told("next", lambda p, a: form.next_numbers(p, a, again=bool(a.attempt)), phase, at)
             if isinstance(form, Keyed):
-                self.told("noise", lambda a=at: (form.noise_clients(params, a), form.designated(params, a)))
-                self.told("names", lambda a=at: (form.holders(params, a), form.list_size(params, a.names)))
-                self.told("rest", lambda a=at: (form.signatures(params), form.width(params), form.geometry(params, a)))
-                self.told("noise of", lambda a=at: form.numbers(params).noise_of(len(a.participants)))
+                self.told("noise", lambda a: (form.noise_clients(params, a), form.designated(params, a)), at)
+                self.told("names", lambda a: (form.holders(params, a), form.list_size(params, a.names)), at)
+                self.told("rest", lambda a: (form.signatures(params), form.width(params), form.geometry(params, a)), at)
+                self.told("noise of", lambda a: form.numbers(params).noise_of(len(a.participants)), at)
             for kind in form.kinds:
                 with suppress(KeyError, AssertionError):
                     sender = dice.one(members)
-                    self.told("senders", lambda k=kind, a=at: (form.senders(k, params, a), form.receivers(k, params, a)))
+                    self.told(
+                        "senders", lambda k, a: (form.senders(k, params, a), form.receivers(k, params, a)), kind, at
+                    )
                     layout = form.layout(kind, params, at, sender, dice.one((ALL, members[-1])))
                     self.note("layout", layout, layout.chunks, layout.payload_bytes(0), layout.wire_bytes)
 
@@ -156,28 +160,33 @@ class Figures(Life):
         dice = self.dice
         for _ in range(6):
             self.step("a table")
-            names: list[Any] = [f"e{i}" for i in range(1 + dice.below(40))]
-            more = dice.one(({}, {}, {"max_weight": 9}, {"partial": True}, {"noise": 0.5}, {"precision": 40}))
-            params = Params(3, dim=1 + dice.below(3), max_entities=50, max_union=60, max_abs=dice.one((8.0, 64.0)), **more)
-            form = Keyed()
-            params = form.checked(params)
+            names = tuple(f"e{i}" for i in range(1 + dice.below(40)))
+            some: Sequence[dict[str, Any]] = (
+                {}, {}, {"max_weight": 9}, {"partial": True}, {"noise": 0.5}, {"precision": 40},
+            )  # fmt: skip
+            more, form, dim = dice.one(some), Keyed(), 1 + dice.below(3)
+            drawn = Params(3, dim=dim, max_entities=50, max_union=60, max_abs=dice.one((8.0, 64.0)), **more)
+            params = form.checked(drawn)
             own = Tables(params, form.numbers(params), dice.below(3), self.identities[0])
             with standing_in({}, BLOCK=64):
                 for _ in range(2):
-                    given = self._table(names, params)
-                    checked = self.told("checked", lambda g=given: own.checked(g, tuple(names)) and "fine")
-                    if checked is None:
-                        continue
-                    rows = own.where(given, tuple(names))
-                    self.told("encoded", lambda g=given: own.encoded(g, tuple(names)).tobytes())
-                    self.told("grid", lambda g=given: (own.grid, grid.grid_of(g.matrix, g.dtype)))
-                    self.told("recognised", lambda g=given, r=rows: own.fingerprint(g, r, 3))
-                    read = np.array([[dice.value() for _ in range(params.columns)] for _ in names])
-                    means, there = own.read(read)
-                    self.note("read", means.tobytes(), there.tobytes())
-                    written = own.written(np.resize(means, given.matrix.shape), given.dtype)
-                    result = Result(tuple(given.names), written, there)
-                    self.told("like", lambda g=given, r=result: own.like(Table(g.names[::-1], g.matrix), r).tobytes())
+                    self._encoded(own, params, names)
+
+    def _encoded(self, own: Tables, params: Params, names: tuple[str, ...]) -> None:
+        """A table on its way out, and means on their way back."""
+        dice, given = self.dice, self._table(names, params)
+        if self.told("checked", lambda: own.checked(given, names) and "fine") is None:
+            return
+        rows = own.where(given, names)
+        self.told("encoded", lambda: own.encoded(given, names).tobytes())
+        self.told("grid", lambda: (own.grid, grid.grid_of(given.matrix, given.dtype)))
+        self.told("recognised", own.fingerprint, given, rows, 3)
+        read = np.array([[dice.value() for _ in range(params.columns)] for _ in names])
+        means, there = own.read(read)
+        self.note("read", means.tobytes(), there.tobytes())
+        written = own.written(np.resize(means, given.matrix.shape), given.dtype)
+        result = Result(tuple(given.names), written, there)
+        self.told("like", lambda: own.like(Table(given.names[::-1], given.matrix), result).tobytes())
 
     def _table(self, names: Sequence[Any], params: Params) -> Table:
         dice = self.dice
@@ -206,15 +215,15 @@ class Figures(Life):
         self.step("names")
         dice = self.dice
         for name in ENTITIES:
-            self.told("name", lambda n=name: (canonical_name(n), name_bytes(canonical_name(n))[:40]))
+            self.told("name", lambda n: (canonical_name(n), name_bytes(canonical_name(n))[:40]), name)
         names = [name for name in ENTITIES if isinstance(name, str | int) and name not in ("", True)]
         for _ in range(8):
             some = dice.some(names, 2 + dice.below(6))
             rule = tuple(dice.some(STEPS, dice.below(4)))
-            self.told("keys", lambda s=some, r=rule: keys_of(tuple(s), r))
-            self.told("texts", lambda s=some, r=rule: [text_of(n, r)[:40] for n in s])
+            self.told("keys", lambda s, r: keys_of(tuple(s), r), some, rule)
+            self.told("texts", lambda s, r: [text_of(n, r)[:40] for n in s], some, rule)
             others = dice.some(names, 4)
-            self.told("near", lambda s=some, o=others, r=rule: (near(s, o, r), spellings([*s, *o]), joining(s)))
+            self.told("near", lambda s, o, r: (near(s, o, r), spellings([*s, *o]), joining(s)), some, others, rule)
 
     # ----------------------------------------------------------------------------------------------- files and bytes
 
@@ -227,7 +236,7 @@ class Figures(Life):
             form = Keyed(max_updates=dice.below(9), max_new_entities=dice.one((None, 3)), batch=1 + dice.below(9))
         more: dict[str, Any] = dice.one(({}, {"noise": 0.5, "min_owners": 2}, {"max_weight": 7, "normalize": "nfc"}))
         if not isinstance(form, Keyed):
-            clients, more = 3 + dice.below(3), SMALL_KEYS
+            clients, more = 3 + dice.below(3), dict(SMALL_KEYS)
         keys = [each.public for each in self.identities]
         roster = Roster(tuple(keys[:clients]), keys[-1], tuple(f"site-{n}" for n in range(clients)))
         made = self.told(
@@ -247,7 +256,7 @@ class Figures(Life):
                     "\n".join([*lines[: i + 1], *lines[i:]]),
                     text[:at],
                 ))  # fmt: skip
-                self.told("read", lambda t=changed: files.parse_session(t.encode(), "file").hash)
+                self.told("read", lambda t: files.parse_session(t.encode(), "file").hash, changed)
 
     def bytes(self) -> None:
         """Bytes that come from others, right and damaged."""
@@ -256,7 +265,7 @@ class Figures(Life):
         kind = dice.one(list(kinds))
         header = Header(kind, 1, 2, 3, 4, 5, 6, 7, 8, dice.bytes(16), dice.bytes(16), dice.below(8))
         begin = Begin(dice.below(9), tuple((n, dice.bytes(16)) for n in range(dice.below(5))))
-        standing = Standing(3, 3, 2, 1, dice.below(6), dice.bytes(16))
+        standing = Standing(3, 3, 2, 1, dice.below(8), dice.bytes(16))
         order = Order(dice.one(tuple(Task)), dice.below(9), [dice.bytes(dice.below(30)) for _ in range(3)], "why")
         reply = Reply([dice.bytes(9)], "fault", dice.chance(50), standing.to_bytes())
         kept = {"a": 1, "b": (2, b"3", None), "c": np.arange(4.0), "d": [1.5, "x", True], "e": {"f": -(1 << 70)}}
@@ -273,12 +282,12 @@ class Figures(Life):
         )
         for what, data, read in every:
             self.note(what, data)
-            self.told(what, lambda r=read, d=data: r(d))
+            self.told(what, read, data)
             for _ in range(8):
                 at = dice.below(len(data))
                 flipped = data[:at] + bytes([data[at] ^ (1 << dice.below(8))]) + data[at + 1 :]
                 changed = dice.one((flipped, flipped, data[:at], data + dice.bytes(1), data[at:] + data[:at]))
-                self.told(what, lambda r=read, d=changed: r(d))
+                self.told(what, read, changed)
 
     def lines(self) -> None:
         """What becomes of lines of a log: whether they count, and what people are told."""
@@ -296,7 +305,9 @@ class Figures(Life):
             found = meters.allowed(line.encode())
             self.note("a line counts" if found else "a line does not count", line, found)
             with suppress(KeyError):  # it is of a client that there is not
-                state.take(event, 6.0, {"why": "why", "run": "1", "rounds": 3, "session": "s", **(found[2] if found else {})})
+                state.take(
+                    event, 6.0, {"why": "why", "run": "1", "rounds": 3, "session": "s", **(found[2] if found else {})}
+                )
         self.told("state", lambda: (state.text(), state.left_out(), state.as_json()))
 
 

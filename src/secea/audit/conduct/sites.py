@@ -1,7 +1,7 @@
 """Lives of hosts and their driver: disks, users, orders and replies may do anything, at random.
 
 Each life is a federation as it is deployed, without a network: a driver, its port, and a host at each site, with its
-state on disk and its log. Every order and reply is noted, what lies on the disks, what the logs say, and what users get.
+state on disk and its log. Noted are every order and reply, what lies on the disks, what logs say, and what users get.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +28,7 @@ from secea.engines.log import Log
 from secea.engines.memory import resident
 from secea.engines.port import Failure, Order, Reply, Task, Terms, asked, orders
 from secea.engines.store import Store
-from secea.errors import SERVER, FederationError, ProtocolError, SecEAError, TableError
+from secea.errors import SERVER, FederationError, ProtocolError, SecEAError, SnapshotError, TableError
 from secea.forms.paillier import Paillier
 from secea.params import Params
 from secea.party.client import Client
@@ -107,7 +107,7 @@ class Sites(Life):
 
         def save(data: bytes) -> None:
             if self.moods.get(SERVER) == "full":
-                raise SecEAError("the disk is full")
+                raise SnapshotError("the disk is full")
             store.save("server", data)
 
         kept = store.load("server") if saved is None else saved
@@ -138,14 +138,14 @@ class Sites(Life):
     ) -> Iterator[tuple[int, Reply | Failure]]:
         """See `Port`. One thing goes wrong at a time."""
         fault = self.faults.pop() if self.faults else ""
-        hit = self.dice.one(sorted(tasks)) if fault else -1
+        hit = self.dice.one(sorted(tasks)) if fault and tasks else -1
         for n, order in orders(tasks, round, inboxes(), terms.said).items():
             self.old.setdefault(n, []).append(order)
             if n == hit:
                 self.note(f"for client {n}: {fault}")
                 yield from self._disturbed(n, order, fault)
             else:
-                for reply in asked(order, lambda part, n=n: self.obeys(n, part)):
+                for reply in asked(order, partial(self.obeys, n)):
                     yield n, reply
 
     def obeys(self, n: int, order: Order) -> Reply:
@@ -207,11 +207,12 @@ class Sites(Life):
         self.go("the set-up", self.driver.setup)
         for _ in range(ROUNDS):
             self.dice.one(EVENTS)(self)
-            if self.dice.chance(50):
-                self.faults = [self.dice.one(FAULTS)] + [""] * self.dice.below(6)
+            if self.dice.chance(75):
+                self.faults = [self.dice.one(FAULTS)] + [""] * self.dice.below(4)
             words = f", and {self.faults[0]}" if self.faults else ""
             self.go(f"a round{words}", self.driver.round)
             self.faults = []
+            self.moods.pop(SERVER, None)
         self.go("the end", self.driver.finish)
         self.go("a farewell", self.driver.farewell)
         return self.over()
@@ -255,8 +256,12 @@ class Sites(Life):
         self.step(f"client {n} has {len(self.names[n])} entities")
 
     def mood(self) -> None:
-        """A user's function does something else the next time."""
-        n = self.dice.one(list(self.hosts))
+        """A user's function does something else the next time, or the disk of the server's side is full."""
+        n = self.dice.one([*self.hosts, SERVER])
+        if n == SERVER:
+            self.moods[n] = "full"
+            self.step("the disk of the server's side is full")
+            return
         self.moods[n] = self.dice.one(("raises", "raises an error of ours", "other names", "out of range"))
         self.step(f"the function of client {n}: {self.moods[n]}")
 
@@ -311,7 +316,7 @@ EVENTS: Final[Sequence[Callable[[Sites], None]]] = (
 FAULTS: Final = (
     "nothing comes of it", "it ends after it was obeyed", "it comes twice", "an old one comes first",
     "it has another task", "a message of it is missing", "a message of it is damaged", "the reply is damaged",
-    "the reply lies about where it stands", "the reply complains", "the reply is never whole", "its disk is full",
+    "the reply lies about where it stands", "the reply complains", "the reply is never whole", "its disk is full", "its disk is full",
 )  # fmt: skip
 
 
@@ -348,7 +353,7 @@ def _full(host: Host) -> Iterator[None]:
     """The disk of a host is full."""
 
     def save(*_: object) -> None:
-        raise SecEAError("the disk is full")
+        raise SnapshotError("state cannot be saved in /var/lib/secea/state: the disk is full; nothing was sent")
 
     store: Any = host._store
     store.save = save
@@ -356,5 +361,3 @@ def _full(host: Host) -> Iterator[None]:
         yield
     finally:
         del store.save
-
-

@@ -1,4 +1,4 @@
-"""Either form with something that shows only where something goes wrong: in blame, in a log, at the edge of a parser."""
+"""Either form with a flaw that shows only where something goes wrong: in blame, in a log, at the edge of a parser."""
 
 from __future__ import annotations
 
