@@ -316,7 +316,8 @@ EVENTS: Final[Sequence[Callable[[Sites], None]]] = (
 FAULTS: Final = (
     "nothing comes of it", "it ends after it was obeyed", "it comes twice", "an old one comes first",
     "it has another task", "a message of it is missing", "a message of it is damaged", "the reply is damaged",
-    "the reply lies about where it stands", "the reply complains", "the reply is never whole", "its disk is full", "its disk is full",
+    "the reply lies about where it stands", "the reply complains", "the reply is never whole", "its disk is full",
+    "its disk is full",
 )  # fmt: skip
 
 
