@@ -36,9 +36,17 @@ unit: $(STAMP)
 smoke: $(STAMP)
 	$(BIN)/python -m pytest -m smoke --durations 4 tests/engines
 
-# Long lives, exhaustive cases, pages in a real browser (Chromium), and hosts and sites as processes.
+# Long lives, exhaustive cases, pages in a real browser (Chromium), and hosts and sites as processes. Every fault of a
+# site on each engine is tried meanwhile, which is mostly waiting.
 slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow -n 2 --durations 8
+	$(MAKE) --jobs 2 --output-sync exhaustive faults
+
+.PHONY: exhaustive faults
+exhaustive: $(STAMP)
+	$(BIN)/python -m pytest -m slow -n 2 --durations 8 --ignore tests/engines/test_faults.py
+
+faults: $(STAMP)
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadgroup --durations 2 tests/engines/test_faults.py
 
 # Before a release: all claims with all their cases.
 .PHONY: audit

@@ -1,8 +1,9 @@
 """What is seen of each fault, by the server and by the site, and after how many seconds: `python faults.py nvflare`.
 
-docs/deploy.md has both tables. What the tests see must be what they show, but for the numbers (`fault_table`).
+docs/deploy.md has both tables. What the tests see must be what they show, but for the numbers (`test_faults`).
 
-Real processes on loopback. Where it says so, a site is struck while it trains, which may take a minute.
+Real processes on loopback. Faults do not wait for each other: several sites are struck in one round, while they train,
+which may take a minute, and in one run several sites are wrong.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,23 +25,27 @@ import psutil
 
 sys.path.append(str(Path(__file__).parents[1]))  # as pytest has it
 
+import cores
 import flower_loopback
 import nvflare_deployment
 from fault_table import Seen, markdown
 from lasting_cores import process_of
 from secea.engines.driver import Patience
 from secea.engines.files import write_identity
+from secea.engines.lasting import LastingCore
 from secea.params import Params
 from secea.wire.keys import Identity
 from sites import Sites
-from trial import COMPLAINT
 
-__all__ = ["COMPLAINT", "PATIENCE", "on_flower", "on_nvflare"]
-
-PARAMS = Params(clients=5, dim=8, dropouts=1, max_entities=30, max_union=40)
-PATIENCE = Patience(stage=10.0, training=50.0)
+PARAMS = Params(clients=7, dim=8, collusion=1, max_entities=30, max_union=40)
+"""Any three of the clients may go on without the others."""
+PATIENCE = {"nvflare": Patience(stage=20.0, training=40.0), "flower": Patience(stage=60.0, training=40.0)}
+WRONG_SITES = "with sites that are wrong"
+"""The run in which they are."""
 FATES = ("stopped", "left out")
 """Events at a site that say why it does not take part."""
+SECONDS = 300.0
+"""So long what is not measured here may take on a busy machine."""
 
 
 class Engine(Protocol):
@@ -54,7 +60,7 @@ class Engine(Protocol):
         ...
 
 
-def waited(until: Callable[[], Any], seconds: float, what: str) -> Any:
+def waited(until: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
     """What `until` gives when it is something; an AssertionError if that takes too long."""
     end = time.monotonic() + seconds
     while not (found := until()):
@@ -63,53 +69,87 @@ def waited(until: Callable[[], Any], seconds: float, what: str) -> Any:
     return found
 
 
+def nothing(name: str) -> None:
+    """What happens to a site that is struck by nobody."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What happens to a client while it trains."""
+
+    fault: str
+    act: Callable[[str], object] = nothing
+    trains_on: bool = False
+    """Until its own log says something, and not just until the server knows of it."""
+    heard: float = 60.0
+    """So many seconds has its own log to say something, when the server knows of it."""
+
+
 @dataclass
 class Trial:
     """A run in which faults happen."""
 
     sites: Sites
-    engine: Engine
-    slack: float = 1.0
-    """How many times longer than on NVFlare things may take."""
 
-    def strike(
-        self, fault: str, victim: int, act: Callable[[str], object], *, returns: bool = True, trains_on: bool = True
-    ) -> Seen:
-        """Do something to a client while it trains. `trains_on`: until its own log says something."""
-        name = self.sites.names[victim]
-        folder = self.sites.folder / name
-        (folder / "hold").touch()
-        waited(lambda: self._held(name), 120 * self.slack, f"{name} trains")
+    def struck(self, strikes: Mapping[int, Strike]) -> Iterator[Seen]:
+        """Strike these clients in one round, each as soon as it trains; what was seen of it."""
+        folders = {victim: self.sites.folder / self.sites.names[victim] for victim in strikes}
+        for folder in folders.values():
+            (folder / "hold").touch()
+        at = dict[int, float]()
+        while left := strikes.keys() - at.keys():
+            for victim in waited(partial(self._held, left), f"clients {left} train"):
+                at[victim] = time.time()
+                strikes[victim].act(self.sites.names[victim])
+        for victim, strike in strikes.items():
+            hold = folders[victim] / "hold"
+            known = hold.touch if strike.trains_on else hold.unlink
+            yield self.seen(strike.fault, victim, at[victim], known, strike.heard)
+            for file in ("hold", "raise"):
+                (folders[victim] / file).unlink(missing_ok=True)
+
+    def _held(self, clients: Iterable[int]) -> list[int]:
+        """Which of them train for longer than it takes: they are held."""
+        return [n for n in clients if self._trains(n) > self.sites.seconds + 1]
+
+    def _trains(self, n: int) -> float:
+        """For how many seconds client n has trained; 0 if it does something else."""
+        lines = self.sites.log(self.sites.names[n])
+        last = [line for line in lines if line["event"] in ("start", "training", "trained")][-1:]
+        return sum(time.time() - float(line["time"]) for line in last if line["event"] == "training")
+
+    def back(self, clients: Iterable[int]) -> None:
+        """Wait until these clients take part again, all in one round, after the last loss of one of them."""
+        wanted = set(clients)
+        who = {f"client {n}" for n in wanted}
+
+        def whole() -> bool:
+            at = max(
+                (line["time"] for line in self.sites.log("server", event="lost") if line["client"] in who), default=0
+            )
+            return any(wanted <= set(line["clients"]) for line in self.sites.rounds() if line["time"] > at)
+
+        waited(whole, f"return of clients {wanted}")
+
+    def wrong(self, run: Callable[[], object]) -> list[Seen]:
+        """What is seen of a run in which sites are wrong, from its beginning on; then they are right again."""
+        for victim, spoil in WRONG.values():
+            spoil(self.sites, self.sites.names[victim])
         at = time.time()
-        act(name)
-        seen = self.seen(fault, victim, at, (folder / "hold").touch if trains_on else (folder / "hold").unlink)
-        for file in ("hold", "raise"):
-            (folder / file).unlink(missing_ok=True)
-        if returns:
-            self.back(victim, seen)
+        run()
+        seen = [self.seen(fault, victim, at) for fault, (victim, _) in WRONG.items()]
+        for victim, _ in WRONG.values():
+            right_again(self.sites, self.sites.names[victim])
         return seen
 
-    def _held(self, name: str) -> bool:
-        """Whether a site trains for longer than it takes: it is held."""
-        lines = [line for line in self.sites.log(name) if line["event"] in ("start", "training", "trained")]
-        trains = bool(lines) and lines[-1]["event"] == "training"
-        return trains and time.time() - float(lines[-1]["time"]) > self.sites.seconds + 1
-
-    def back(self, victim: int, seen: Seen) -> None:
-        """Wait until a client takes part again."""
-        rounds = len(self.sites.rounds())
-        waited(
-            lambda: any(victim in line["clients"] for line in self.sites.rounds()[rounds:]),
-            120 * self.slack,
-            f"return of client {victim} after {seen}",
-        )
-
-    def seen(self, fault: str, victim: int, at: float, then: Callable[[], object] = bool) -> Seen:
+    def seen(
+        self, fault: str, victim: int, at: float, then: Callable[[], object] = bool, heard: float = Strike.heard
+    ) -> Seen:
         """What is written of a fault at that time. `then` is done when the server knows of it."""
-        name = self.sites.names[victim]
-        lost = self._first(120 * self.slack, "server", at, ("lost",), f"client {victim}")
+        lost = self._first(SECONDS, "server", at, ("lost",), f"client {victim}")
+        assert lost, f"{fault}: the server does not know"
         then()
-        own = self._first(5 * self.slack, name, at, FATES)
+        own = self._first(heard, self.sites.names[victim], at, FATES)
         return Seen(fault, lost["cause"], lost["why"], lost["time"] - at, *self.own(own, at))
 
     def own(self, line: Mapping[str, Any], at: float) -> tuple[str, str, float]:
@@ -117,12 +157,9 @@ class Trial:
         why = str(line.get("why", "")).replace(str(self.sites.folder), "/srv")
         return str(line.get("event", "")), why, float(line.get("time", at)) - at
 
-    def orphaned(self, kill: Callable[[], object], seconds: float, events: Iterable[str]) -> Seen:
-        """The server's side of the run is killed."""
-        at = time.time()
-        kill()
-        own = self._first(seconds, self.sites.names[0], at, events)
-        return Seen("the server's job is killed", "", "", 0.0, *self.own(own, at))
+    def orphaned(self, name: str, at: float, events: Iterable[str]) -> Seen:
+        """The server's side of the run was killed: what this site says of it."""
+        return Seen("the server's job is killed", "", "", 0.0, *self.own(self._first(SECONDS, name, at, events), at))
 
     def _first(
         self, seconds: float, name: str, at: float, events: Iterable[str], client: str | None = None
@@ -141,15 +178,21 @@ def raises(sites: Sites) -> Callable[[str], object]:
     return lambda name: (sites.folder / name / "raise").touch()
 
 
-def while_they_train(trial: Trial, victims: Sequence[int]) -> Iterator[Seen]:
-    """The faults of a site that trains; all but the last one come back."""
-    engine, (first, second, *late, last) = trial.engine, victims
-    yield trial.strike("its core is killed", first, lambda name: os.kill(engine.core(name), signal.SIGKILL))
-    yield trial.strike("its function raises", second, raises(trial.sites))
-    for third, fourth in [late] * bool(late):  # each takes all the time that there is for training
-        yield trial.strike("its core hangs", third, lambda name: os.kill(engine.core(name), signal.SIGSTOP))
-        yield trial.strike("it trains too long", fourth, lambda name: None)
-    yield trial.strike("the whole site is killed", last, engine.kill, returns=False)
+def at_once(sites: Sites, engine: Engine) -> Mapping[int, Strike]:
+    """What is known at once, and nobody has to wait for."""
+    return {
+        0: Strike("its core is killed", lambda name: os.kill(engine.core(name), signal.SIGKILL)),
+        1: Strike("its function raises", raises(sites)),
+    }
+
+
+def in_a_while(engine: Engine) -> Mapping[int, Strike]:
+    """What takes up to a minute to be known, or all the time that there is for training; others than `at_once`."""
+    return {
+        3: Strike("the whole site is killed", engine.kill, heard=10.0),
+        4: Strike("its core hangs", lambda name: os.kill(engine.core(name), signal.SIGSTOP), trains_on=True),
+        5: Strike("it trains too long", trains_on=True),
+    }
 
 
 WRONG: Mapping[str, tuple[int, Callable[[Sites, str], None]]] = {
@@ -157,7 +200,7 @@ WRONG: Mapping[str, tuple[int, Callable[[Sites, str], None]]] = {
     "it has other parameters": (2, lambda sites, name: _other(sites, name)),
     "its state cannot be written": (3, lambda sites, name: sites.write(name, state="identity.pem/state")),
 }
-"""What can be wrong at a site before a run."""
+"""What can be wrong at a site before a run. The first two have another state directory then."""
 
 
 def _stranger(sites: Sites, name: str) -> None:
@@ -199,38 +242,37 @@ class OnNvflare:
         self.deployment.kill(name)
 
 
-def on_nvflare(deployment: Any, folder: Path) -> tuple[list[Seen], Sites, dict[str, Any]]:
-    """All faults on a running deployment; the sites, and how the jobs ended."""
+def on_nvflare(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]]:
+    """All faults on a running deployment, and how the jobs ended."""
     from secea.engines import nvflare
 
-    sites, ends = Sites(folder / "sites", PARAMS, seconds=0.3), dict[str, Any]()
-    trial = Trial(sites, OnNvflare(deployment))
+    trial, engine, ends = Trial(sites), OnNvflare(deployment), dict[str, Any]()
 
-    def submitted(rounds: int) -> Any:
+    def submitted(rounds: int, clients: int) -> Any:
         deployment.use(sites.folder)
-        return nvflare.recipe(rounds, clients=4, patience=PATIENCE).execute(deployment.env)
+        return nvflare.recipe(rounds, clients=clients, patience=PATIENCE["nvflare"]).execute(deployment.env)
 
-    job = submitted(60)
-    found = list(while_they_train(trial, range(5)))
+    job = submitted(20, clients=6)
+    found = [*trial.struck(at_once(sites, engine)), *trial.struck(in_a_while(engine))]
+    trial.back({*range(7)} - {3})
     ends["after a loss"] = _ended(deployment, sites, job)
-    deployment.start(sites.names[4])
-    time.sleep(8)
-    for fault, (victim, spoil) in WRONG.items():
-        name, at = sites.names[victim], time.time()
-        spoil(sites, name)
-        job = submitted(2)
-        ends[fault] = _ended(deployment, sites, job)
-        found.append(trial.seen(fault, victim, at))
-        right_again(sites, name)
-    job, at = submitted(1000), time.time()
-    waited(lambda: sites.log("server", event="progress")[-1]["time"] > at, 90, "a round")
-    found.append(trial.orphaned(deployment.job_process("localhost", job).kill, 90, FATES))
-    return found, sites, ends
+    deployment.start(sites.names[3])  # a running job would not take it back
+    deployment.joined(sites.names[3], times=2)
+
+    def wrong() -> None:
+        ends[WRONG_SITES] = _ended(deployment, sites, submitted(2, clients=7))
+
+    found += trial.wrong(wrong)
+    job, at = submitted(1000, clients=7), time.time()
+    waited(lambda: sites.log("server", event="progress")[-1]["time"] > at, "a round")
+    at = time.time()
+    deployment.job_process("localhost", job).kill()
+    return [*found, trial.orphaned(sites.names[0], at, FATES)], ends
 
 
 def _ended(deployment: Any, sites: Sites, job: Any) -> dict[str, Any]:
     """How a job ended, and how long that took after its last round."""
-    status = deployment.status(job, 240)
+    status = deployment.status(job, SECONDS)
     (*_, end) = [line for line in sites.log("server") if line["event"] in ("end", "failed")]
     return {"status": status, "after": round(time.time() - end["time"], 1), "result": _result(sites)}
 
@@ -268,41 +310,60 @@ class OnFlower:
         return f"node{self.sites.names.index(name)}"
 
 
-FLOWER_PATIENCE = {"stage_seconds": 60.0, "training_seconds": 40.0}
-
-
 def on_flower(deployment: Any, sites: Sites) -> tuple[list[Seen], dict[str, Any]]:
     """All faults on a running deployment, and how the runs ended."""
-    engine, ends = OnFlower(deployment, sites), dict[str, Any]()
-    trial = Trial(sites, engine, slack=5.0)
-    run = deployment.start(rounds=99, **FLOWER_PATIENCE)
-    found = [trial.strike("its ClientApp is killed", 0, engine.kill_app, trains_on=False)]
-    found += while_they_train(trial, range(5))
-    end = trial.orphaned(lambda: deployment.kill_app("flwr-serverapp"), 300, ("waiting",))
-    deployment.finish(run, 900)
-    deployment.start_node(4)
-    for fault, (victim, spoil) in WRONG.items():
-        name, at = sites.names[victim], time.time()
-        spoil(sites, name)
-        rounds = 1 if ends else sites.log("server", event="progress")[-1]["rounds"] + 1  # the first one goes on
-        ends[fault] = deployment.finish(deployment.start(rounds=rounds, **FLOWER_PATIENCE), 900), _result(sites)
-        found.append(trial.seen(fault, victim, at))
-        right_again(sites, name)
-    return [*found, end], ends
+    trial, engine, ends = Trial(sites), OnFlower(deployment, sites), dict[str, Any]()
+    patience = PATIENCE["flower"]
+
+    def started(rounds: int) -> str:
+        return str(deployment.start(rounds=rounds, stage_seconds=patience.stage, training_seconds=patience.training))
+
+    started(99)
+    killed = {2: Strike("its ClientApp is killed", engine.kill_app)}
+    found = list[Seen]()
+    for seen in trial.struck({**at_once(sites, engine), **killed, **in_a_while(engine)}):  # a round takes half a minute
+        found.append(seen)
+        if seen.fault == "the whole site is killed":
+            deployment.start_node(3)  # while the server waits for the others
+    trial.back(range(7))
+    at = time.time()
+    upload = {"event": "accepted", "kind": "upload", "from": "client 1"}
+    waited(lambda: any(line["time"] > at for line in sites.log("server", **upload)), "an upload")
+    at = time.time()
+    deployment.kill_app("flwr-serverapp")
+
+    def wrong() -> None:
+        rounds = sites.log("server", event="progress")[-1]["rounds"] + 1  # the run that was killed goes on
+        status = deployment.finish(started(rounds), 3 * SECONDS)
+        ends[WRONG_SITES] = {"status": status, "result": _result(sites)}
+        LastingCore(sites.file(sites.names[2])).close()  # of the other parameters
+
+    found += trial.wrong(wrong)  # meanwhile the core of site-2 waits: its file names another state directory now
+    return [*found, trial.orphaned(sites.names[1], at, ("waiting",))], ends
+
+
+# ------------------------------------------------------------------------------------------------------------- on both
+
+
+def tried(engine: str, folder: Path) -> tuple[list[Seen], Sites, dict[str, Any]]:
+    """All faults on a deployment of this engine in a folder; the sites, and how the runs ended."""
+    sites = Sites(folder / "sites", PARAMS, seconds=0.3)
+    if engine == "nvflare":
+        with nvflare_deployment.Deployment(folder, sites.names).running() as deployment:
+            found, ends = on_nvflare(deployment, sites)
+    else:
+        cores.run(sites, 1)  # a set-up, for which Flower takes a minute
+        files = [sites.file(name) for name in sites.names]
+        with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
+            found, ends = on_flower(running, sites)
+    return found, sites, ends
 
 
 def main(engine: str, keep: str = "") -> None:
     """Print the table; `keep` gets all files of all parties."""
     folder = Path(tempfile.mkdtemp())
     try:
-        if engine == "nvflare":
-            with nvflare_deployment.Deployment(folder, [f"site-{n}" for n in range(1, 6)]).running() as deployment:
-                found, _, ends = on_nvflare(deployment, folder)
-        else:
-            sites = Sites(folder / "sites", PARAMS, seconds=0.3)
-            files = [sites.file(name) for name in sites.names]
-            with flower_loopback.Deployment(folder, sites.file("server"), files) as running:
-                found, ends = on_flower(running, sites)
+        found, _, ends = tried(engine, folder)
         print(markdown(engine, found))
         for name, end in ends.items():
             print(name, end)

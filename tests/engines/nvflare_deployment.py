@@ -20,6 +20,8 @@ from nvflare.recipe import ProdEnv
 from secea.engines import nvflare
 
 ADMIN = "admin@example.com"
+JOINED = "Successfully registered client"
+"""What a site prints when the server has taken it."""
 BUILDERS: dict[str, dict[str, object]] = {
     "workspace.WorkspaceBuilder": {"template_file": ["master_template.yml"]},
     "static_file.StaticFileBuilder": {"config_folder": "config"},
@@ -73,6 +75,8 @@ class Deployment:
         try:
             for name in ("localhost", *self.sites):
                 self.start(name)
+            for name in self.sites:
+                self.joined(name)
             self.env = ProdEnv(str(self.kits / ADMIN), login_timeout=60.0, username=ADMIN)
             yield self
         finally:
@@ -87,6 +91,13 @@ class Deployment:
             self._processes[name] = subprocess.Popen(  # noqa: S603
                 command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env, start_new_session=True
             )
+
+    def joined(self, name: str, times: int = 1, seconds: float = 120.0) -> None:
+        """Wait until a site that was started so often is connected: a job calls those that are when it begins."""
+        end = time.monotonic() + seconds
+        while self.output(name).count(JOINED) < times:
+            assert time.monotonic() < end, f"{name} is not connected after {seconds} s"
+            time.sleep(0.1)
 
     def kill(self, name: str) -> None:
         """SIGKILL the process of a kit and all that it started, at once."""

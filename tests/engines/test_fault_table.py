@@ -1,4 +1,4 @@
-"""The tables of faults in the documentation; that they show what is seen is what `make deployment` tests."""
+"""The tables of faults in the documentation; that they show what is seen is what `test_faults` tests."""
 
 from __future__ import annotations
 

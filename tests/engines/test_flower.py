@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import faults
-from fault_table import documented, shape
 from flower_loopback import Deployment, waited
 from secea.engines.files import write_identity
 from secea.params import Params
@@ -202,19 +200,3 @@ def test_a_server_that_is_killed_goes_on_with_the_next_run(federation: Federatio
     assert [line["clients"] for line in sites.rounds()] == [EVERYONE] * 3
     assert len(sites.log("server", event="accepted", kind="commitment")) == len(EVERYONE), "a new key of the names"
     sites.check_means()
-
-
-@pytest.mark.deployment
-def test_of_each_fault_server_and_site_know_why_as_the_documentation_says(tmp_path: Path) -> None:
-    """The table of `faults.py`: a quarter of an hour."""
-    sites = Sites(tmp_path / "sites", faults.PARAMS, seconds=0.3)
-    files = [sites.file(name) for name in sites.names]
-    with Deployment(tmp_path, sites.file("server"), files) as deployment:
-        found, ends = faults.on_flower(deployment, sites)
-    assert {each.fault: shape(each.row) for each in found} == {
-        fault: shape(row) for fault, row in documented("flower").items()
-    }
-    for status, result in ends.values():
-        assert status == "finished:completed"
-        assert "took part in no round" in result
-    assert not [line for line in sites.log("server") if str(sites.folder) in str(line.get("why"))]

@@ -15,8 +15,6 @@ import pytest
 from nvflare.collab import CollabRecipe
 from nvflare.recipe import SimEnv
 
-import faults
-from fault_table import documented, shape
 from nvflare_deployment import Deployment
 from secea.engines import nvflare
 from secea.engines.driver import Patience
@@ -255,34 +253,3 @@ def test_a_site_and_then_the_server_that_are_killed_go_on_when_they_are_started_
     assert rounds[-1]["clients"] == EVERYONE
     assert len(sites.log("server", event="accepted", kind="commitment")) == len(EVERYONE)  # once
     sites.check_means()
-
-
-@pytest.mark.deployment
-def test_of_each_fault_server_and_site_know_why_and_soon(deployment: Deployment, tmp_path: Path) -> None:
-    """The table of `faults.py`, in which somebody who trains may take a minute for it."""
-    found, sites, ends = faults.on_nvflare(deployment, tmp_path)
-    seen = {each.fault: each for each in found}
-    for fault, cause, seconds in (
-        ("its core is killed", "failed", 5),
-        ("its function raises", "failed", 5),
-        ("the whole site is killed", "unreachable", nvflare.BEAT_SECONDS + nvflare.QUIET_SECONDS + 5),
-        ("its core hangs", "slow", faults.PATIENCE.stage + faults.PATIENCE.training + 5),
-        ("it trains too long", "slow", faults.PATIENCE.stage + faults.PATIENCE.training + 5),
-    ):
-        assert (seen[fault].cause, seen[fault].after < seconds) == (cause, True), seen[fault]
-    assert {each.fault: shape(each.row) for each in found} == {
-        fault: shape(row) for fault, row in documented("nvflare").items()
-    }
-    assert seen["it has other parameters"].cause == "refused"
-    assert "hello is for another session" in seen["it has other parameters"].site
-    assert "the identity is not the one that the roster pins" in seen["it has another key"].site
-    assert faults.COMPLAINT in seen["its function raises"].site
-    assert "SIGKILL" in seen["its core is killed"].site
-    assert "was killed" in seen["its core hangs"].site
-    assert "was killed" in seen["it trains too long"].site
-    assert "has ended" in seen["the server's job is killed"].site
-    for name, end in ends.items():
-        assert end["status"] == "FINISHED:COMPLETED", (name, end)
-        assert end["after"] < 60
-    assert "site-3 took part in no round; refused at the end" in ends["it has other parameters"]["result"]
-    assert not [line for line in sites.log("server") if str(sites.folder) in str(line.get("why"))]
