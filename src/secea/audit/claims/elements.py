@@ -1,23 +1,29 @@
-"""A claim about points, keys and scalars that are none, or that anybody can compute with: in every kind of message."""
+"""Claims about points, keys, scalars and numbers that are none, or that anybody can compute with: in all messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
+from secea.arithmetic.field import RING61
 from secea.arithmetic.ristretto import ORDER, PointError
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.names import begun, corrupt, driven, naming
 from secea.audit.claims.common import SETS, made_tables
 from secea.audit.mutants import elements as mutants
-from secea.errors import SERVER, party
-from secea.forms.keyed.form import Kind
+from secea.audit.standing import standing_in
+from secea.errors import SERVER, ProtocolError, party
+from secea.forms.keyed.form import Keyed, Kind
 from secea.party.phases import REST
-from secea.steps import oprf
+from secea.steps import oprf, union
 from secea.testing import Parties
+from secea.wire.keys import Opener, Sealer
+from secea.wire.messages import Buffer, Header
+from secea.wire.randomness import SEED_BYTES
 
 ROGUE: Final = 1
 P25519: Final = 2**255 - 19
@@ -95,4 +101,76 @@ def odd_elements(subject: Subject) -> int:
         if any(ROGUE not in each.suspects or not {*each.suspects} <= {ROGUE, SERVER} for each in errors.values()):
             raise Objection(f"{party(ROGUE)} sends {what}, and others are named: {errors}")
         cases += len(errors)
+    return cases
+
+
+# --------------------------------------------------------------------------------------------------- numbers of a field
+
+
+class Odd:
+    """Client 1 sends each part of its table and upload with a number in it that is none, and then the right one."""
+
+    def __init__(self, parties: Parties) -> None:
+        self.parties, self.cases = parties, 0
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """Pass on everything, after what is odd."""
+        server = self.parties.server
+        header = Header.parse(message, sender, Kind)
+        if sender != ROGUE or header.kind not in (Kind.TABLE, Kind.UPLOAD):
+            return (message,)
+        key = self.parties.clients[ROGUE].link.channels[SERVER].derive("seal", header.label())
+        payload, before = bytes(Opener(key, header).open(header, message)), server.save()
+        for at, number in self._places(header, len(payload)):
+            odd = payload[:at] + number + payload[at + len(number) :]
+            where = f"byte {at} of part {header.chunk} of {header.kind.name}"
+            try:
+                server.receive(ROGUE, bytes(Sealer(key, header).seal(header.chunk, odd)))
+            except ProtocolError as error:
+                if error.suspects != (ROGUE,):
+                    raise Objection(f"at {where} of client {ROGUE} is no number, and {error} is named") from None
+            else:
+                raise Objection(f"at {where} is no number, and the server takes it from client {ROGUE}")
+            if server.save() != before:
+                raise Objection(f"at {where} is no number: it is refused, and something is changed all the same")
+            self.cases += 1
+        return (message,)
+
+    def _places(self, header: Header, size: int) -> Iterator[tuple[int, bytes]]:
+        """Where the first and the last number of a part are, for each prime, and the least that is none there."""
+        form, params, at = self.parties.session.form, self.parties.session.params, self.parties.server.at
+        assert isinstance(form, Keyed)
+        span, n = form.layout(header.kind, params, at, ROGUE).span(header.chunk), form.numbers(params)
+        ring, rows = (RING61, [union.COLUMNS]) if header.kind is Kind.TABLE else (n.ring, [form.width(params)])
+        if header.kind is Kind.UPLOAD and ROGUE in form.noise_clients(params, at):
+            rows, size = [*rows, n.checks], size - SEED_BYTES
+        width, start = ring.element_bytes // ring.size, 0
+        assert size == sum(rows) * (span.stop - span.start) * ring.element_bytes
+        for each in rows:
+            for prime in ring.primes:
+                last = start + (each * (span.stop - span.start) - 1) * width
+                yield start, prime.to_bytes(width, "little")
+                yield last, b"\xff" * width
+                start = last + width
+
+
+@claim("attack", KEYED, mutants=(mutants.LATE, mutants.WRAPPED))
+def odd_numbers(subject: Subject) -> int:
+    """Keyed: a number outside of its field is refused with the very part it is in, and leaves nothing behind.
+
+    Parts before it would be in the sum already, and one client could spoil a round that goes on without it.
+    """
+    cases = 0
+    for dropouts, precision in product((0, 1), (24, 40)):
+        tables = made_tables(SETS)
+        with standing_in({}, CHUNK_BYTES=100):
+            parties = subject.parties(tables, collusion=1, dropouts=dropouts, precision=precision)
+            parties.exchange.tap = odd = Odd(parties)
+            parties.setup()
+            found = parties.round(tables)
+        for n, table in enumerate(tables):
+            right = np.array([np.mean([each[name] for each in tables if name in each], axis=0) for name in table])
+            if not np.allclose(found[n], right, atol=1e-5):
+                raise Objection(f"client {n} has wrong means after numbers that were refused")
+        cases += odd.cases
     return cases
