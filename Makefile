@@ -46,7 +46,7 @@ exhaustive: $(STAMP)
 	$(BIN)/python -m pytest -m slow -n 2 --durations 8 --ignore tests/engines/test_faults.py
 
 faults: $(STAMP)
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadgroup --durations 2 tests/engines/test_faults.py
+	$(BIN)/python -m pytest -m slow -n 2 --durations 2 tests/engines/test_faults.py
 
 # Before a release: all claims with all their cases.
 .PHONY: audit

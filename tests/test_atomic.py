@@ -106,18 +106,19 @@ def test_a_file_has_its_mode_whatever_was_left_or_was_there_before(old: Path) ->
 def test_what_is_durable_is_on_the_disk_before_it_is_moved_and_so_is_its_name_after(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[str, bytes]] = []
+    seen: list[tuple[str, bytes, bytes]] = []
     sync = os.fsync
 
     def watched(descriptor: int) -> None:
-        seen.append((Path(f"/proc/self/fd/{descriptor}").readlink().name, old.read_bytes()))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        seen.append((path.name, path.read_bytes() if path.is_file() else b"", old.read_bytes()))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
     replace_files({old: b"new"})
     assert seen == []
     replace_files({old: b"newer"}, durable=True)
-    assert seen == [(f"file.{os.getpid()}.new", b"new"), (old.parent.name, b"newer")]
+    assert seen == [(f"file.{os.getpid()}.new", b"newer", b"new"), (old.parent.name, b"", b"newer")]
 
 
 class CtrlCError(Exception):
@@ -162,7 +163,8 @@ def moves(tree: ast.Module) -> Iterator[str]:
 
 
 def test_no_other_module_moves_files() -> None:
-    found = {path.name for path in SOURCE.rglob("*.py") if any(moves(ast.parse(path.read_text(encoding="utf-8"))))}
+    product = [path for path in SOURCE.rglob("*.py") if "mutants" not in path.parts]  # which leave out a part of it
+    found = {path.name for path in product if any(moves(ast.parse(path.read_text(encoding="utf-8"))))}
     assert found == {"atomic.py", "log.py"}  # a log that is full is put aside whole
     for other in ("fresh.replace(path)", "os.rename(a, b)", "os.fsync(1)"):
         assert list(moves(ast.parse(other))), other

@@ -198,6 +198,7 @@ def refusals_at_hosts(subject: Subject) -> int:
         mutants.UNSEALED,
         mutants.PUBLIC_SEAL,
         mutants.NOT_ON_DISK,
+        mutants.NOT_FLUSHED,
     ),
 )
 def stored_state(subject: Subject) -> int:
@@ -251,21 +252,23 @@ def _opened_by_what_all_know(folder: Path, identity: Identity, session: bytes) -
 
 
 def _on_disk(site: Site) -> bool:
-    """Whether a file is written through to the disk, then moved into place, and then its folder, too."""
-    done: list[str] = []
+    """Whether the whole file is written through to the disk, then moved into place, and then its folder, too."""
+    done: list[tuple[str, int]] = []
 
     def synced(descriptor: int) -> None:
-        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        found = os.fstat(descriptor)
+        done.append(("folder", 0) if stat.S_ISDIR(found.st_mode) else ("file", found.st_size))
         sync(descriptor)
 
     def moved(path: Path, target: Path) -> Path:
-        done.append("move")
+        done.append(("move", path.stat().st_size))
         return move(path, target)
 
-    sync, move = os.fsync, Path.replace
+    sync, move, data = os.fsync, Path.replace, site.host.client.save()
     with attributes_stand_in((os, "fsync", synced), (Path, "replace", moved)):
-        site.store.save("client", site.host.client.save())
-    return done == ["file", "move", "folder"]
+        site.store.save("client", data)
+    (_, size), *_ = done
+    return size > len(data) and done == [("file", size), ("move", size), ("folder", 0)]
 
 
 @claim(

@@ -212,8 +212,24 @@ CHANGED_TOML = both(
     "A federation file in TOML may have been changed.",
     within=((files, "read_session", _believed_toml),),
 )
+
+
+def _unflushed(path: Path, content: atomic.Content, mode: int, durable: bool) -> None:
+    """Syncs a file whose last bytes Python still has."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            content(file)
+        if durable:
+            os.fsync(file.fileno())
+
+
 NOT_ON_DISK = both(
     "state-not-on-disk", "The folder of a host's state is not synced.", within=((atomic, "_sync", lambda _: None),)
+)
+NOT_FLUSHED = both(
+    "state-not-flushed", "The end of a file of state is not synced.", within=((atomic, "_write", _unflushed),)
 )
 
 
