@@ -10,6 +10,7 @@ from secea.audit import KEYED, PAILLIER, Claim, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.claims import (
     agreed,
+    begun,
     chunks,
     common,
     compared,
@@ -83,6 +84,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     common,
     compared,
     chunks,
+    begun,
     agreed,
     refused,
     texts,
