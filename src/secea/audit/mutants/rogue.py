@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +13,11 @@ from secea.arithmetic.streams import weighted_sums
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Listening, Overheard
 from secea.audit.mutants.common import both
+from secea.audit.mutants.derivations import replaced
 from secea.errors import SERVER, FaultyPeer, ProtocolError, RoundLost, Stale
 from secea.forms.keyed.client import KeyedClient
 from secea.forms.keyed.form import Kind
-from secea.forms.keyed.opening import Opening
+from secea.forms.keyed.opening import Opening, _sets
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.form import Got
@@ -124,3 +126,11 @@ FIRST_SHARES = Mutant(
 BELIEVING = Mutant(
     "means-unchecked", "Clients do not check the means.", {KEYED: Subject(Overheard(of_client=Believing))}
 )
+
+
+def _in_order(clients: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """Sets of clients, whose first one is in most of those that come first."""
+    return combinations(clients, size)
+
+
+IN_ORDER = replaced("sets-in-order", "Sets of shares are tried in order.", {_sets: _in_order})
