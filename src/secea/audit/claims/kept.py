@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secea import privacy
-from secea.audit import KEYED, Objection, Subject, claim
+from secea.audit import KEYED, PAILLIER, Objection, Subject, claim
 from secea.audit import specification as spec
 from secea.audit.attacks.stage import announcement, broadcast
 from secea.audit.begins import believes
@@ -39,6 +39,8 @@ from secea.wire.messages import TAG_BYTES
 
 EVERYBODY: Final = range(len(SETS))
 ROUNDS: Final = 2
+BOUNDS: Final = (0.1, 0.7, 1 / 3, 2.3, 7.7, 64.0)
+"""Of most of them the nearest number is above them, of one type or another."""
 
 
 def _of_rounds(subject: Subject) -> int:
@@ -179,6 +181,30 @@ def tables_in_range(subject: Subject) -> int:
                     raise Objection(f"a row of weight {weight} is taken, or not, with {options}")
                 cases += 1
     return cases + _twice(subject)
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.EDGE_ROUNDED,))
+def means_in_range(subject: Subject) -> int:
+    """Both forms: a mean is within the range of an input, in its float type: what a client got it can contribute.
+
+    Where the bound is no number of that type, the next one may be above it, and a mean is less exact than that.
+    """
+    cases, types = 0, (np.float32, np.float64)
+    for most, dtype in product(BOUNDS, types):
+        edge = np.nextafter(np.asarray(most, dtype), np.zeros((), dtype))
+        tables: list[Any] = [{"all": np.array([edge, -edge], dtype)} for _ in range(3)]
+        parties = subject.parties(tables, collusion=1, max_abs=most)
+        parties.setup()
+        for _ in range(2):
+            try:
+                found = parties.round(tables)
+            except TableError as error:
+                raise Objection(f"a mean cannot be contributed again, with max_abs={most}: {error}") from None
+            if any(matrix.dtype != dtype or (abs(matrix.astype(np.float64)) > most).any() for matrix in found.values()):
+                raise Objection(f"a mean is beyond {most}: {found}")
+            tables = [{"all": matrix[0]} for _, matrix in sorted(found.items())]
+            cases += 1
+    return cases
 
 
 # ---------------------------------------------------------------------------------------------------------------- state

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from secea import privacy
+from secea.arithmetic import fixedpoint
 from secea.arithmetic.fixedpoint import Floats, check_range
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
@@ -137,3 +140,11 @@ NOISE_OF_ONE_ROW = Mutant(
     "noise-of-one-row", "Noise for a whole table is that for one row.",
     {KEYED: Subject(Overheard(), within=((privacy, "with_noise", _of_one_row),))},
 )  # fmt: skip
+
+
+def _clipped(matrix: Floats, max_abs: float) -> Floats:
+    """As near to the bound as the type has a number."""
+    return np.clip(matrix, -matrix.dtype.type(max_abs), matrix.dtype.type(max_abs))
+
+
+EDGE_ROUNDED = within("edge-rounded", "A mean may be just beyond the range of inputs.", fixedpoint, "clip", _clipped)
