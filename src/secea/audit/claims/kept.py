@@ -39,6 +39,8 @@ from secea.wire.messages import TAG_BYTES
 
 EVERYBODY: Final = range(len(SETS))
 ROUNDS: Final = 2
+EDGES: Final = 100
+"""So many numbers are at an edge: what is below their grid is filled by chance."""
 BOUNDS: Final = (0.1, 0.7, 1 / 3, 2.3, 7.7, 64.0)
 """Of most of them the nearest number is above them, of one type or another."""
 
@@ -192,7 +194,7 @@ def means_in_range(subject: Subject) -> int:
     cases, types = 0, (np.float32, np.float64)
     for most, dtype in product(BOUNDS, types):
         edge = np.nextafter(np.asarray(most, dtype), np.zeros((), dtype))
-        tables: list[Any] = [{"all": np.array([edge, -edge], dtype)} for _ in range(3)]
+        tables: list[Any] = [{"all": np.repeat([edge, -edge], EDGES)} for _ in range(3)]
         parties = subject.parties(tables, collusion=1, max_abs=most)
         parties.setup()
         for _ in range(2):
