@@ -153,25 +153,31 @@ def replays(subject: Subject) -> int:
     return tried[0]
 
 
-@claim("attack", KEYED, PAILLIER, mutants=(mutants.OLD_LIVES,))
+LIVES: Final = 4
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.OLD_LIVES, mutants.LIVES_BEFORE_THE_LAST))
 def past_lives(subject: Subject) -> int:
-    """Both forms: the hello of an earlier life of a client, handed over again, brings that life back nowhere."""
-    parties = subject.parties(made_tables(SETS), collusion=1)
+    """Both forms: the hello of any earlier life of a party, handed over again, brings that life back nowhere."""
+    parties, cases = subject.parties(made_tables(SETS), collusion=1), 0
     parties.setup()
-    old = parties.clients[1].link.hello_message()
-    parties.restart(1)
-    parties.exchange.greet()
-    parties.union(range(len(SETS)))
-    now = parties.clients[1].link.hello.incarnation
-    with suppress(ProtocolError):
-        parties.server.receive(1, old)
-    for client in parties.clients.values():
-        with suppress(ProtocolError):
-            client.receive(old)
-    links = [parties.server.link, *(parties.clients[n].link for n in (0, 2, 3))]
-    if any(link.incarnation(1) != now for link in links):
-        raise Objection("a life of a client that is over is believed in again")
-    return len(SETS) + 1
+    for one, others in ((1, (SERVER, 0, 2, 3)), (SERVER, tuple(range(len(SETS))))):
+        past = list[Buffer]()
+        for _ in range(LIVES):
+            ends: dict[int, Any] = {SERVER: parties.server, **parties.clients}
+            past.append(bytes(ends[one].link.hello_message()))
+            parties.restart(one)
+            parties.exchange.greet()
+            parties.union(range(len(SETS)))
+            ends = {SERVER: parties.server, **parties.clients}
+            for n in others:
+                for hello in past:
+                    with suppress(ProtocolError):
+                        ends[n].receive(*([one] if n == SERVER else []), hello)
+                    if ends[n].link.incarnation(one) != ends[one].link.hello.incarnation:
+                        raise Objection(f"a life of {party(one)} that is over is believed in again")
+                    cases += 1
+    return cases
 
 
 CHANGED: Final = ("epoch", "weights", "round", "attempt", "sequence", "chunks", "chunk", "context", "salt")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
@@ -210,7 +211,31 @@ class RevivingSession(WatchedSession):
     link_type: ClassVar[type[Link]] = RevivingLink
 
 
+class ForgetfulLink(WatchedLink):
+    """Knows that the last life is over, and of no other one."""
+
+    def greet(self, header: Header, message: Buffer) -> None:
+        """Keep one life for each peer."""
+        super().greet(header, message)
+        for sender, past in self._past.items():
+            self._past[sender] = past & {self._last.get(sender, b"")}
+        self._last[header.sender] = self.peers[header.sender].incarnation
+
+    @cached_property
+    def _last(self) -> dict[int, bytes]:
+        return {}
+
+
+class ForgetfulSession(WatchedSession):
+    """With such links."""
+
+    link_type: ClassVar[type[Link]] = ForgetfulLink
+
+
 OLD_LIVES = both("old-lives", "Hellos of lives that are over are taken again.", session=RevivingSession)
+LIVES_BEFORE_THE_LAST = both(
+    "lives-before-the-last", "Only the last life of a party is known to be over.", session=ForgetfulSession
+)
 
 
 class LooseClient(Client):
