@@ -17,6 +17,7 @@ from secea.arithmetic import fixedpoint
 from secea.arithmetic.field import M61, RING61
 from secea.arithmetic.paillier import PrivateKey
 from secea.audit import PAILLIER, Objection, Subject, claim
+from secea.audit import specification as spec
 from secea.audit.attacks.relay import Middleman
 from secea.audit.claims.common import DIM, SETS, made_tables
 from secea.audit.claims.paillier import (
@@ -32,7 +33,8 @@ from secea.audit.claims.paillier import (
 from secea.audit.mutants import common as common_mutants
 from secea.audit.mutants import paillier as mutants
 from secea.errors import ProtocolError
-from secea.forms.paillier.form import SHARE, Kind
+from secea.forms.paillier import Paillier
+from secea.forms.paillier.form import SHARE, Kind, answered_bytes, answered_from_bytes, answered_to_bytes
 from secea.forms.paillier.server import PaillierServer
 from secea.params import Params
 from secea.party.phases import Agreement, Begin
@@ -305,3 +307,56 @@ def two_contributor_sets(subject: Subject) -> int:
             "client 4 took a mean with client 0's embedding in it, and was told that it does not contribute"
         )
     raise AssertionError("client 4 has a mean over other clients than the server gave it")
+
+
+class OfFewer:
+    """A tap of a server that gives client 0 its means from the answers of fewer clients than answered."""
+
+    def __init__(self, parties: Parties, size: int) -> None:
+        self.parties, self.size, self.changed = parties, size, 0
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """Leave out answers, and say so."""
+        header = Header.parse(message, sender, Kind)
+        if receiver != 0 or header.kind is not Kind.MEAN:
+            return (message,)
+        params, form = self.parties.session.params, self.parties.session.form
+        assert isinstance(form, Paillier)
+        assert header.chunks == 1, "all rows are in one part"
+        key = self.parties.server.link.channels[0].derive("seal", header.label())
+        payload = bytes(Opener(key, header).open(header, message))
+        who, left = answered_from_bytes(payload[: (bits := answered_bytes(params))]), range(self.size)
+        proofs, body = payload[bits : bits + len(who) * DIGEST_BYTES], payload[bits + len(who) * DIGEST_BYTES :]
+        each = len(body) // len(who)
+        changed = answered_to_bytes(params, [who[i] for i in left])
+        changed += b"".join(proofs[i * DIGEST_BYTES :][:DIGEST_BYTES] for i in left)
+        changed += b"".join(body[i * each :][:each] for i in left)
+        self.changed += 1
+        return (Sealer(key, header).seal(0, changed),)
+
+
+@claim("attack", PAILLIER, mutants=(mutants.ANSWERS_OF_FEWER,))
+def quorum_of_answers(subject: Subject) -> int:
+    """Paillier: a client takes means of a quorum of answers, more than half, and not of just enough to decode them.
+
+    Else a server could name two sets of contributors to two halves of the clients, which answer each other.
+    """
+    clients, dropouts, collusion = 6, 2, 1
+    quorum = spec.quorum(clients, collusion, dropouts)
+    if quorum == spec.need(clients, collusion, dropouts):
+        raise Objection("these parameters cannot tell a quorum from what can be decoded")
+    tables = made_tables(["xy"] * clients)
+    for size in range(1, clients + 1):
+        parties = subject.parties(tables, collusion=collusion, dropouts=dropouts)
+        parties.setup()
+        parties.exchange.tap = fewer = OfFewer(parties, size)
+        try:
+            parties.round(tables)
+        except ProtocolError:
+            taken = False
+        else:
+            taken = True
+        assert fewer.changed == 1
+        if taken != (size >= quorum):
+            raise Objection(f"client 0 takes means of {size} answers, or not, and {quorum} are a quorum")
+    return clients

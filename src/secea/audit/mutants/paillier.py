@@ -263,6 +263,24 @@ class Trusting(PaillierClient):
         return
 
 
+class Enough(Params):
+    """As many answers as can be decoded are a quorum."""
+
+    quorum = Params.need
+
+
+class Hasty(PaillierClient):
+    """Takes means of any answers that can be decoded."""
+
+    def _got_means(self, chunk: int, chunks: int, payload: memoryview, at: Agreement) -> None:
+        agreed, self.params = self.params, object.__new__(Enough)
+        vars(self.params).update(vars(agreed))
+        try:
+            super()._got_means(chunk, chunks, payload, at)
+        finally:
+            self.params = agreed
+
+
 NO_PSI = mutant("no-psi", "The server adds no noise polynomial to encrypted answers.", scrambling(nothing))
 REUSED_PSI = mutant("reused-psi", "All queries have the same noise polynomial.", scrambling(repeated(-2)))
 REUSED_R = mutant("reused-r", "All queries have the same r.", scrambling(nonzero=repeated(-1)))
@@ -357,4 +375,7 @@ NO_DUMMIES = mutant(
     "queries-for-entities-alone",
     "A client sends no dummies: only queries for entities that it has.",
     Weakened(of_client=Asking),
+)
+ANSWERS_OF_FEWER = mutant(
+    "answers-of-fewer", "A client takes means of any answers that can be decoded.", Weakened(of_client=Hasty)
 )
