@@ -185,7 +185,7 @@ def tables_in_range(subject: Subject) -> int:
     return cases + _twice(subject)
 
 
-@claim("attack", KEYED, PAILLIER, mutants=(mutants.EDGE_ROUNDED,))
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.EDGE_ROUNDED, mutants.NOT_CLIPPED))
 def means_in_range(subject: Subject) -> int:
     """Both forms: a mean is within the range of an input, in its float type: what a client got it can contribute.
 
@@ -203,7 +203,7 @@ def means_in_range(subject: Subject) -> int:
             except TableError as error:
                 raise Objection(f"a mean cannot be contributed again, with max_abs={most}: {error}") from None
             if any(matrix.dtype != dtype or (abs(matrix.astype(np.float64)) > most).any() for matrix in found.values()):
-                raise Objection(f"a mean is beyond {most}: {found}")
+                raise Objection(f"a mean of {np.dtype(dtype)} is beyond the bound {most}")
             tables = [{"all": matrix[0]} for _, matrix in sorted(found.items())]
             cases += 1
     return cases

@@ -13,6 +13,7 @@ from secea.arithmetic import fixedpoint
 from secea.arithmetic.fixedpoint import Floats, check_range
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.common import both
 from secea.audit.mutants.derivations import replaced
 from secea.audit.mutants.epochs import within
 from secea.engines.store import Store
@@ -148,3 +149,13 @@ def _clipped(matrix: Floats, max_abs: float) -> Floats:
 
 
 EDGE_ROUNDED = within("edge-rounded", "A mean may be just beyond the range of inputs.", fixedpoint, "clip", _clipped)
+
+
+def _as_it_is(matrix: Floats, max_abs: float) -> Floats:
+    """Whatever the sum says."""
+    return matrix
+
+
+NOT_CLIPPED = both(
+    "not-clipped", "A mean may be beyond the range of inputs.", within=((fixedpoint, "clip", _as_it_is),)
+)
