@@ -16,6 +16,7 @@ from secea.audit.mutants import epochs as mutants
 from secea.engines.federation import Federation
 from secea.errors import SERVER, FederationError, ProtocolError
 from secea.forms.keyed.form import Kind
+from secea.forms.keyed.handover import Following, Handover
 from secea.params import Params
 from secea.party.client import Client
 from secea.party.session import Session
@@ -196,13 +197,46 @@ def _signs(old: Parties, session: Session, me: int) -> bool:
     return True
 
 
-@claim("attack", KEYED, mutants=(mutants.DEALERS_ALONE, mutants.ANY_SESSION, mutants.TWO_SUCCESSORS))
+def _withheld(subject: Subject) -> Parties:
+    """The same, and another epoch, whose answers came to nobody."""
+    old = _old(subject)
+    old.exchange.run("list", range(N), until="evaluate")
+    old.server.give_up()
+    return old
+
+
+def _left_out(old: Parties, record: Handover, following: Following) -> int:
+    """Nobody signs a record in which the last member is neither a member nor one who left."""
+    keys = [old.identities[n].public for n in range(N - 1)]
+    for more in (0, 1):
+        numbers = (*range(N - 1), *[None] * more)
+        roster = Roster((*keys, *(Identity.generate().public for _ in range(more))), old.identities[SERVER].public)
+        form = replace(following, before=replace(record, numbers=numbers))
+        session = Session(replace(old.session.params, clients=len(numbers), collusion=1), roster, form)
+        for me in range(N - 1):
+            if _signs(old, session, me):
+                raise Objection(f"client {me} hands over the key of its names, though client {N - 1} was not asked")
+    return 2 * (N - 1)
+
+
+@claim(
+    "attack",
+    KEYED,
+    mutants=(
+        mutants.DEALERS_ALONE,
+        mutants.ANY_SESSION,
+        mutants.TWO_SUCCESSORS,
+        mutants.FEWER_MEMBERS,
+        mutants.ANSWERED_EPOCHS,
+    ),
+)
 def handovers(subject: Subject) -> int:
     """Keyed: no member signs that a session takes over its key, if anything in its record or roster is not true.
 
-    A key of somebody else in the place of a member, members that changed places, another session or key, fewer epochs.
+    A key of somebody else in the place of a member, members that changed places or are left out, another session or
+    key, fewer epochs. An epoch counts as soon as it has begun: a server can keep its answers from honest clients.
     """
-    old, cases = _old(subject), 0
+    old, cases = _withheld(subject), 0
     form = following(old, (*range(N), None), T)
     assert form is not None
     keys = [*(old.identities[n].public for n in range(N)), Identity.generate().public]
@@ -217,7 +251,8 @@ def handovers(subject: Subject) -> int:
         for i in range(N - 1)
     ]
     other = naming(_old(subject).clients[0]).key.joint
-    for what, more in {"session": {"session": bytes(32)}, "key": {"joint": other}, "count": {"updates": 0}}.items():
+    counts = [{"updates": n} for n in range(record.updates)]
+    for what, more in [("session", {"session": bytes(32)}), ("key", {"joint": other}), *(("count", n) for n in counts)]:
         moved.append((f"it says another {what}", keys, replace(record, **more)))  # type: ignore[arg-type]
     for me in range(N):
         for what, roster, said in moved:
@@ -226,6 +261,9 @@ def handovers(subject: Subject) -> int:
             cases += 1
             if _signs(old, Session(params, Roster(tuple(roster), server), replace(form, before=said)), me):
                 raise Objection(f"client {me} hands over the key of its names, though {what}")
+    if record.updates != 2:
+        raise Objection(f"an epoch was answered, and answers of another were kept back: {record.updates} are counted")
+    cases += _left_out(old, record, form)
     right = Session(params, Roster(tuple(keys), server), form)
     assert all(_signs(old, right, me) for me in range(N)), "nobody hands over anything: the attack sees nothing"
     second = Session(replace(params, rounds=params.rounds - 1), right.roster, form)

@@ -284,3 +284,25 @@ _inherit = Naming.inherit
 TWO_SUCCESSORS = within(
     "two-successors", "A client hands the key of its names over to several sessions.", Naming, "inherit", _to_any
 )
+
+
+def _those_there(self: Handover, roster: Roster, before: Session, naming: Naming, me: int) -> None:
+    """Looks at the members that the record has, and not for others."""
+    smaller = object.__new__(Session)
+    vars(smaller).update(vars(before))
+    vars(smaller)["params"] = replace(before.params, clients=min(before.params.clients, len(self.members)))
+    check(self, roster, smaller, naming, me)
+
+
+def _answered(self: Naming) -> int:
+    """How many epochs with new names were answered."""
+    before = self.form.taken_over
+    return max(0, self.names.number - 1) + (before.updates if before else 0)
+
+
+FEWER_MEMBERS = within(
+    "fewer-members", "Members of the session before may be left out of a handover.", Handover, "check", _those_there
+)
+ANSWERED_EPOCHS = within(
+    "answered-epochs", "An epoch of names counts when its answers have come.", Naming, "updates", property(_answered)
+)
