@@ -29,7 +29,7 @@ from secea.party.phases import Common
 from secea.steps import oprf, union
 from secea.table import name_bytes
 from secea.testing import Derived, Parties, Recorder, Sealed, Watch, insecure_seeded
-from secea.wire.keys import KEY_BYTES, Opener, Sealer, expand, shared_secret
+from secea.wire.keys import KEY_BYTES, Channel, Opener, Sealer, expand, shared_secret
 from secea.wire.messages import ALL, DIGEST_BYTES, HEADER_BYTES, TAG_BYTES, Buffer, Header
 from secea.wire.randomness import SEED_BYTES
 
@@ -314,9 +314,39 @@ def broadcasts(subject: Subject) -> int:
     return 4
 
 
-@claim("attack", KEYED, mutants=(mutants.SHORT_TAGS,))
+PARTS: Final = (bytes(range(70)), bytes(range(64, 129)), bytes(64))
+"""Of a broadcast, as they travel."""
+
+
+def _tag(channel: Channel, parts: Iterable[bytes]) -> bytes:
+    mac = channel.mac(b"a broadcast")
+    for part in parts:
+        mac.update(part)
+    return mac.digest()
+
+
+def _covered(subject: Subject) -> int:
+    """The tag is another one if any byte of any part is, or the order, or the number of parts."""
+    parties = subject.parties(made_tables(SETS), collusion=1)
+    parties.exchange.greet()
+    channel = parties.server.link.channels[0]
+    right, cases = _tag(channel, PARTS), 0
+    others = [[*PARTS[:i], PARTS[i][:at] + bytes([PARTS[i][at] ^ 1]) + PARTS[i][at + 1 :], *PARTS[i + 1 :]]
+              for i in range(len(PARTS)) for at in range(len(PARTS[i]))]  # fmt: skip
+    others += [[*PARTS[::-1]], [*PARTS[:2]], [*PARTS[1:]], [*PARTS, b""], [PARTS[0] + PARTS[1], PARTS[2]], []]
+    for parts in others:
+        cases += 1
+        if _tag(channel, parts) == right:
+            raise Objection("a broadcast has the same tag as another one: whoever has its key can change it on the way")
+    return cases
+
+
+@claim("attack", KEYED, mutants=(mutants.SHORT_TAGS, mutants.TAG_OF_THE_ENDS))
 def tags_of_broadcasts(subject: Subject) -> int:
-    """Keyed: every byte of a broadcast's tag counts: with one bit changed, nobody takes the broadcast."""
+    """Keyed: a broadcast's tag is of every byte that travels, and every byte of it counts.
+
+    All receivers have the key that a broadcast is sealed with, and could make another one for each other.
+    """
     tables, size = made_tables(SETS[:3]), TAG_BYTES
     for place in range(size):
         parties, changed = subject.parties(tables, collusion=1), [0]
@@ -341,7 +371,7 @@ def tags_of_broadcasts(subject: Subject) -> int:
             assert changed[0] == 1
             continue
         raise Objection(f"client 1 takes a broadcast whose tag differs in byte {place}")
-    return size
+    return size + _covered(subject)
 
 
 class Withheld:

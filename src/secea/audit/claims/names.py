@@ -30,7 +30,7 @@ from secea.audit.attacks.names import (
 )
 from secea.audit.claims.counts import form_of
 from secea.audit.mutants import names as mutants
-from secea.errors import FederationError, ParamsError
+from secea.errors import SERVER, FederationError, ParamsError, party
 from secea.forms.keyed.form import Kind
 from secea.params import Params
 from secea.party.client import Client
@@ -60,7 +60,7 @@ def parties_of(subject: Subject, clients: int = N, collusion: int = T) -> Partie
 
 
 def complained(errors: Errors, rogue: int, by: int) -> bool:
-    """Whether this client refused to go on; it must name the rogue, and nobody else."""
+    """Whether this client refused to go on; it must name the rogue."""
     if by not in errors:
         return False
     if rogue not in errors[by].suspects:
@@ -144,9 +144,9 @@ def _moved(i: int) -> Callable[[bytes], bytes]:
     return lambda said: said[: 32 * i] + other + said[32 * i + 32 :]
 
 
-@claim("attack", KEYED, mutants=(mutants.NO_CHECK_POINT, mutants.EQUAL_WEIGHTS))
+@claim("attack", KEYED, mutants=(mutants.NO_CHECK_POINT, mutants.EQUAL_WEIGHTS, mutants.ALL_NAMED))
 def answers_of_holders(subject: Subject) -> int:
-    """Keyed: nobody takes a wrong answer to a blinded name, whichever it is, and who gave it is named."""
+    """Keyed: nobody takes a wrong answer to a blinded name, whichever it is, and who gave it is named, alone."""
     places = range(BOUND + 1)
     changes = [*map(_moved, places), *(_swapped(i, j) for i, j in combinations(places, 2))]
     some = changes if subject.thorough else changes[2::3]
@@ -163,8 +163,11 @@ def answers_of_holders(subject: Subject) -> int:
         shares = {n: naming(client).key.share for n, client in parties.clients.items()}
         for n in (0, 2, 3, 4):
             found = naming(parties.clients[n]).names.prf
-            if not complained(errors, ROGUE, n) and any(prf_of(name, shares) != F for name, F in found.items()):
-                raise Objection(f"client {n} took a wrong answer for the key of a name")
+            if not complained(errors, ROGUE, n):
+                if any(prf_of(name, shares) != F for name, F in found.items()):
+                    raise Objection(f"client {n} took a wrong answer for the key of a name")
+            elif not {*errors[n].suspects} <= {ROGUE, SERVER}:
+                raise Objection(f"{party(ROGUE)} answers wrongly, and client {n} says: {errors[n]}")
     return len(some)
 
 

@@ -27,9 +27,9 @@ from secea.party.client import ROWS_BYTES, Client
 from secea.party.phases import Agreement, Begin
 from secea.table import canonical_names
 from secea.testing import WatchedChannel, WatchedLink, WatchedSession
-from secea.wire.keys import SIGNATURE_BYTES, Channel, Hello, Identity, Opener, Roster, Sealer, spelled
+from secea.wire.keys import SIGNATURE_BYTES, Channel, Hello, Identity, Mac, Opener, Roster, Sealer, spelled
 from secea.wire.link import Link, Opened, Signer, Verifier
-from secea.wire.messages import HEADER_BYTES, Buffer, Header
+from secea.wire.messages import HEADER_BYTES, TAG_BYTES, Buffer, Header
 from secea.wire.randomness import Entropy, KeyStream
 
 
@@ -467,4 +467,17 @@ HELLO_CONVICTS = both(
     "hello-convicts",
     "A hello of another session convicts its author.",
     within=((Hello, "verify", staticmethod(_convicts)),),
+)
+
+
+def _of_the_end(self: Mac, message: Buffer) -> None:
+    """Looks at the end of a chunk: at the tag under the key that all receivers have."""
+    _update(self, memoryview(message)[-TAG_BYTES:])
+
+
+_update = Mac.update
+TAG_OF_THE_ENDS = Mutant(
+    "tag-of-the-ends",
+    "The tag of a broadcast is of the tags that its parts have under the key of all receivers.",
+    {KEYED: Subject(Overheard(), within=((Mac, "update", _of_the_end),))},
 )

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.ristretto import add, inverses, multiply, multiply_base, scalar_of, scalar_rows, total
+from secea.arithmetic.ristretto import Rows, add, inverses, multiply, multiply_base, scalar_of, scalar_rows, total
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
+from secea.audit.mutants.derivations import replaced
 from secea.audit.mutants.keyed import named
 from secea.errors import FaultyPeer, ProtocolError
 from secea.forms.keyed.form import Keyed, Kind
@@ -94,6 +95,18 @@ class EqualWeights(Naming):
 
 NO_CHECK_POINT = mutant("prf-without-check-point", "Answers to blinded names are not checked.", NoCheckPoint)
 EQUAL_WEIGHTS = mutant("prf-check-of-a-plain-sum", "All answers have the same weight in the check.", EqualWeights)
+
+
+def _all_named(blinding: oprf.Blinding, answers: Mapping[int, Rows], *more: Any, **options: Any) -> list[bytes]:
+    """Names all holders where one answers wrongly."""
+    try:
+        return _finish(blinding, answers, *more, **options)
+    except oprf.WrongAnswer:
+        raise oprf.WrongAnswer(answers) from None
+
+
+_finish = oprf.finish
+ALL_NAMED = replaced("all-holders-named", "All holders are named if one answers wrongly.", {oprf.finish: _all_named})
 
 
 # ---------------------------------------------------------------------------------------------------------------- lists
