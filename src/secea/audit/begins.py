@@ -67,8 +67,7 @@ def words(parties: Parties, n: int) -> Iterator[tuple[str, Buffer]]:
             f" without {without}" if without else ""
         )
         for row in parties.session.rows:
-            if row.announced:
-                yield row.phase + told, announcement(parties, row.phase, members, n, **numbers)
+            yield row.phase + told, announcement(parties, row.phase, members, n, **numbers)
 
 
 class Life:

@@ -197,6 +197,15 @@ def _signs(old: Parties, session: Session, me: int) -> bool:
     return True
 
 
+def _asks_again(old: Parties, me: int) -> bool:
+    """Whether a member would begin an epoch of names in its session."""
+    at = old.clients[me].at
+    return any(
+        believes(old.clients[me], announcement(old, "list", range(N), me, epoch=union, weights=names))
+        for union, names in product(range(at.union, at.union + 2), range(at.names + 2))
+    )
+
+
 def _withheld(subject: Subject) -> Parties:
     """The same, and another epoch, whose answers came to nobody."""
     old = _old(subject)
@@ -228,6 +237,7 @@ def _left_out(old: Parties, record: Handover, following: Following) -> int:
         mutants.TWO_SUCCESSORS,
         mutants.FEWER_MEMBERS,
         mutants.ANSWERED_EPOCHS,
+        mutants.NAMES_AFTERWARDS,
     ),
 )
 def handovers(subject: Subject) -> int:
@@ -265,12 +275,15 @@ def handovers(subject: Subject) -> int:
         raise Objection(f"an epoch was answered, and answers of another were kept back: {record.updates} are counted")
     cases += _left_out(old, record, form)
     right = Session(params, Roster(tuple(keys), server), form)
+    assert all(_asks_again(old, me) for me in range(N)), "nobody asks for names: the attack sees nothing"
     assert all(_signs(old, right, me) for me in range(N)), "nobody hands over anything: the attack sees nothing"
     second = Session(replace(params, rounds=params.rounds - 1), right.roster, form)
     for me in range(N):
         cases += 1
         if _signs(old, second, me):
             raise Objection(f"client {me} hands over the key of its names to a second session: guesses count twice")
+        if _asks_again(old, me):
+            raise Objection(f"client {me} handed over the key of its names, and asks for names in the session before")
     return cases
 
 

@@ -10,7 +10,9 @@ from enum import IntEnum
 from itertools import combinations
 from typing import Final
 
-from secea.arithmetic.ristretto import ORDER, multiply_base, scalar_rows
+import numpy as np
+
+from secea.arithmetic.ristretto import ORDER, add, multiply, multiply_base, scalar_rows, total
 from secea.audit import KEYED, Objection, Subject, claim
 from secea.audit.attacks.names import (
     Askers,
@@ -169,6 +171,35 @@ def answers_of_holders(subject: Subject) -> int:
             elif not {*errors[n].suspects} <= {ROGUE, SERVER}:
                 raise Objection(f"{party(ROGUE)} answers wrongly, and client {n} says: {errors[n]}")
     return len(some)
+
+
+@claim("attack", KEYED, mutants=(mutants.OFFSET_OF_ONE,))
+def secret_offset(subject: Subject) -> int:
+    """Keyed: a holder that answers a whole list under another key is found out, wherever it guesses the check point.
+
+    Whatever it adds to one point: the check point is moved by a secret number, so that the right one cannot be told.
+    """
+    weight = scalar_rows([oprf.holder_weight(range(T + 1), ROGUE)])
+    less = scalar_rows([ORDER - oprf.holder_weight(range(T + 1), ROGUE)])
+    for place in range(BOUND + 1):
+        parties = parties_of(subject)
+        parties.exchange.greet()
+        parties.exchange.run("commit", range(N), until="evaluate")
+
+        def lie(kind: IntEnum, to: int, said: bytes, place: int = place, parties: Parties = parties) -> bytes:
+            if kind is not Kind.EVALUATION:
+                return said
+            blinding = naming(parties.clients[to]).names.blinding
+            assert blinding is not None
+            more = multiply(blinding.points, weight.repeat(len(blinding.points), axis=0))
+            more[place] = total(np.concatenate([more[place : place + 1], multiply_base(less)]))
+            return add(np.frombuffer(said, np.uint8).reshape(-1, 32), more).tobytes()
+
+        corrupt(parties.clients[ROGUE], lie)
+        errors = driven(parties.server, parties.clients, "secret")
+        if silent := [n for n in range(N) if n != ROGUE and not complained(errors, ROGUE, n)]:
+            raise Objection(f"clients {silent} take names under another key than that of the others")
+    return (BOUND + 1) * (N - 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------- lists

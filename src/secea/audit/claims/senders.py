@@ -14,7 +14,7 @@ from secea.errors import SERVER, ProtocolError, party
 from secea.testing import Parties
 from secea.wire.keys import Channel, Opener, Sealer
 from secea.wire.link import hello_header
-from secea.wire.messages import ALL, TAG_BYTES, Buffer, Header
+from secea.wire.messages import ALL, HEADER_BYTES, TAG_BYTES, Buffer, Header
 
 OTHER: Final = 2
 """A client that says what only another party may say."""
@@ -80,6 +80,48 @@ def said_by_its_own(subject: Subject) -> int:
         parties.round(tables)
     parties.exchange.run(subject.form.end_phase, range(len(SETS)))
     return others.cases
+
+
+class Damaged:
+    """What clients get of each other is damaged on the way first, at every relay: the server, and the network."""
+
+    def __init__(self, parties: Parties) -> None:
+        self.parties, self.cases = parties, 0
+
+    def __call__(self, sender: int, receiver: int, message: Buffer) -> Iterable[Buffer]:
+        """Pass on everything, after the same with another last byte, another number of its part, and one beyond."""
+        header = Header.parse(message, sender, self.parties.session.form.kinds)
+        if receiver == SERVER or header.sender in (SERVER, receiver) or header.kind.name == "HELLO":
+            return (message,)
+        last = bytes(message[:-1]) + bytes([bytes(message)[-1] ^ 1])
+        later = replace(header, sequence=header.sequence + 1).pack() + bytes(message[HEADER_BYTES:])
+        for false in (last, later):
+            try:
+                self.parties.clients[receiver].receive(false)
+            except ProtocolError as error:
+                if set(error.suspects) != {header.sender, SERVER}:
+                    raise Objection(
+                        f"{header.title} is damaged on its way, and client {receiver} says: {error}"
+                    ) from None
+            else:
+                raise Objection(f"{header.title} is damaged on its way, and client {receiver} takes it")
+            self.cases += 1
+        return (message,)
+
+
+@claim("attack", KEYED, PAILLIER, mutants=(mutants.SENDER_ALONE,))
+def damaged_on_the_way(subject: Subject) -> int:
+    """Both forms: if what one client says to another does not open, the server is named beside it: it carried it.
+
+    Else a server that changes a bit has operators leave out a client of its choice.
+    """
+    tables = made_tables(SETS)
+    parties = subject.parties(tables, collusion=1, **({"dropouts": 1} if subject.form.name == KEYED else {}))
+    parties.exchange.greet()
+    parties.exchange.tap = damaged = Damaged(parties)
+    parties.setup()
+    parties.round(tables)
+    return damaged.cases
 
 
 @claim("record", KEYED, PAILLIER, mutants=(mutants.SALT_LEFT_OUT,))

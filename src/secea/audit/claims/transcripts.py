@@ -38,6 +38,7 @@ def transcripts(subject: Subject) -> int:
         epochs.FIRST_NAMES_LATER,
         epochs.DEALT_AGAIN,
         epochs.ROUNDS_BACK,
+        epochs.ANY_PHASE,
     ),
 )
 def begins(subject: Subject) -> int:

@@ -306,3 +306,30 @@ FEWER_MEMBERS = within(
 ANSWERED_EPOCHS = within(
     "answered-epochs", "An epoch of names counts when its answers have come.", Naming, "updates", property(_answered)
 )
+
+
+def _asks_on(self: Naming, at: Agreement) -> None:
+    """Forgets that its key was handed over."""
+    successor, self.successor = self.successor, b""
+    try:
+        _check_begin(self, at)
+    finally:
+        self.successor = successor
+
+
+_check_begin = Naming.check_begin
+NAMES_AFTERWARDS = within(
+    "names-afterwards",
+    "There are epochs of names in a session whose key was handed over.",
+    Naming,
+    "check_begin",
+    _asks_on,
+)
+
+
+def _all_announced(self: Session) -> tuple[Row, ...]:
+    """All phases may be announced, those too that follow by themselves."""
+    return tuple(replace(row, announced=True) for row in self.form.table(self.params))
+
+
+ANY_PHASE = within("any-phase", "A server may announce any phase.", Session, "rows", property(_all_announced))

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secea.arithmetic.ristretto import Rows, add, inverses, multiply, multiply_base, scalar_of, scalar_rows, total
+from secea.arithmetic.ristretto import (
+    ORDER,
+    Rows,
+    add,
+    inverses,
+    multiply,
+    multiply_base,
+    scalar_of,
+    scalar_rows,
+    total,
+)
 from secea.audit import KEYED, Mutant, Subject
 from secea.audit.attacks.keyed import Overheard
 from secea.audit.mutants.derivations import replaced
@@ -95,6 +105,20 @@ class EqualWeights(Naming):
 
 NO_CHECK_POINT = mutant("prf-without-check-point", "Answers to blinded names are not checked.", NoCheckPoint)
 EQUAL_WEIGHTS = mutant("prf-check-of-a-plain-sum", "All answers have the same weight in the check.", EqualWeights)
+
+
+class KnownOffset(Naming):
+    """The check point is moved by 1."""
+
+    def _blinded(self, fresh: Sequence[Name], epoch: int, seed: bytes) -> oprf.Blinding:
+        made = super()._blinded(fresh, epoch, seed)
+        points, check = made.points.copy(), made._places[-1]
+        back = multiply_base(scalar_rows([(1 - made._offset) % ORDER]))
+        points[check] = total(np.concatenate([points[check : check + 1], back]))
+        return replace(made, points=points, _offset=1)
+
+
+OFFSET_OF_ONE = mutant("check-point-without-offset", "The check point is moved by a number that all know.", KnownOffset)
 
 
 def _all_named(blinding: oprf.Blinding, answers: Mapping[int, Rows], *more: Any, **options: Any) -> list[bytes]:

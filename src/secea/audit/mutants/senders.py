@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from secea.audit.mutants.common import both
-from secea.errors import SERVER
+from secea.errors import SERVER, FaultyPeer, ProtocolError
 from secea.party.client import Client
+from secea.wire import keys, link
 from secea.wire.keys import Channel
 from secea.wire.link import Opened
 from secea.wire.messages import DIGEST_BYTES, Header
@@ -37,4 +38,16 @@ DUE_FROM_ANYBODY = both(
 )
 SALT_LEFT_OUT = both(
     "salt-left-out", "The keys of messages do not have the salt in them.", within=((Channel, "derive", _without_salt),)
+)
+
+
+def _sender_alone(sender: int, fault: str) -> ProtocolError:
+    """Whoever is said to have sent it."""
+    return FaultyPeer(sender, fault)
+
+
+SENDER_ALONE = both(
+    "sender-alone-is-named",
+    "Whatever does not open is blamed on its sender alone.",
+    within=((keys, "unauthentic", _sender_alone), (link, "unauthentic", _sender_alone)),
 )
