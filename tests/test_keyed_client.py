@@ -11,11 +11,12 @@ import pytest
 
 from secea.arithmetic.field import M61
 from secea.audit.views import Whole, WholeTable
-from secea.errors import SERVER, FaultyPeer, RoundLost, TableError
+from secea.errors import SERVER, FaultyPeer, FederationError, RoundLost, TableError
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.params import Params
 from secea.party.phases import UNKNOWN, Agreement, Row
+from secea.table import Table, as_table
 from secea.testing import Parties
 
 TABLES: Final = [{"a": [1.0, 2.0], "b": [0.0, 1.0]}, {"a": [3.0, 4.0]}, {"b": [1.0, 1.0]}, {"a": [0.5, 0.0]}]
@@ -193,6 +194,38 @@ def test_after_more_mask_keys_everybody_is_back_at_the_union() -> None:
     assert part.union is not None
     assert {client.at.context for client in parties.clients.values()} == {part.union.context}
     parties.round(TABLES)
+
+
+def test_means_are_given_away_once_as_they_are_or_in_another_order_and_type() -> None:
+    parties, part, _ = brought()
+    mine = {"b": [0.0, 1.0], "a": [1.0, 2.0]}
+    for table, same in ((TABLES[0], True), (mine, False)):
+        found = parties.round(TABLES)[0]
+        assert part.result is not None
+        matrix = part.result.matrix
+        got = part.give_means(as_table(table))
+        assert (got is matrix) is same
+        np.testing.assert_array_equal(got, found if same else found[::-1])
+        assert not part.has_means
+        with pytest.raises(FederationError, match="client 0 has no means: no round was finished"):
+            part.means_like(as_table(TABLES[0]))
+    parties.round(TABLES)
+    assert part.give_means(Table(("a", "b"), np.zeros((2, 2), np.float32))).dtype == np.float32
+
+
+def test_before_the_first_round_nothing_is_known_of_any_mean() -> None:
+    _, part, _ = brought()
+    assert (part.without_mean, part.below_minimum, part.has_means) == ((), (), False)
+    with pytest.raises(FederationError, match="client 0 has no means: no round was finished"):
+        part.means_like(as_table(TABLES[0]))
+
+
+def test_what_was_uploaded_counts_until_something_else_begins() -> None:
+    _, part, at = brought(1, trained=True)
+    part.enter(replace(at, phase="upload", round=3))
+    assert part.uploaded == 3
+    part.enter(replace(at, phase="ready", round=3))
+    assert (part.uploaded, part.round) == (0, None)
 
 
 # ------------------------------------------------------------------------------------------------- what goes out again
