@@ -216,8 +216,9 @@ def test_means_are_given_away_once_as_they_are_or_in_another_order_and_type() ->
 def test_before_the_first_round_nothing_is_known_of_any_mean() -> None:
     _, part, _ = brought()
     assert (part.without_mean, part.below_minimum, part.has_means) == ((), (), False)
-    with pytest.raises(FederationError, match="client 0 has no means: no round was finished"):
-        part.means_like(as_table(TABLES[0]))
+    for asked in (part.means_like, part.give_means):
+        with pytest.raises(FederationError, match="client 0 has no means: no round was finished"):
+            asked(as_table(TABLES[0]))
 
 
 def test_what_was_uploaded_counts_until_something_else_begins() -> None:
