@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 
 @contextmanager
@@ -39,14 +39,20 @@ Within = tuple[object, str, Any]
 """A module or a class, the name of something in it, and what stands there instead."""
 
 
+_NOTHING: Final = object()
+
+
 @contextmanager
 def attributes_stand_in(*within: Within) -> Iterator[None]:
-    """Put these in their places, and put back what was there."""
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in within]
+    """Put these in their places, and put back what was there: of a class method itself, and not what it is bound to."""
+    before = [(owner, name, vars(owner).get(name, _NOTHING)) for owner, name, _ in within]
     try:
         for owner, name, other in within:
             setattr(owner, name, other)
         yield
     finally:
-        for owner, name, was in before:
-            setattr(owner, name, was)
+        for owner, name, was in reversed(before):
+            if was is _NOTHING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, was)
