@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from secea.arithmetic.field import M61
+from secea.audit.claims.common import Withheld
 from secea.audit.views import Whole, WholeTable
 from secea.errors import SERVER, FaultyPeer, FederationError, RoundLost, TableError
 from secea.forms.keyed import Keyed, Kind
 from secea.forms.keyed.client import KeyedClient, Union
 from secea.params import Params
 from secea.party.phases import UNKNOWN, Agreement, Row
+from secea.steps.means import Slot
 from secea.table import Table, as_table
 from secea.testing import Parties
 
@@ -227,6 +229,36 @@ def test_what_was_uploaded_counts_until_something_else_begins() -> None:
     assert part.uploaded == 3
     part.enter(replace(at, phase="ready", round=3))
     assert (part.uploaded, part.round) == (0, None)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_in_one_round_a_client_says_the_same_however_often_it_is_asked(renamed: bool) -> None:
+    _, part, at = brought()
+    if renamed:
+        part.update(["a", "c"])
+    said = []
+    for round_ in (1, 1, 2):
+        part._say(replace(at, round=round_))
+        assert part.union is not None
+        said.append(part.union.said)
+    assert said[0] == said[1] != said[2]
+
+
+@pytest.mark.parametrize("min_owners", [1, 2])
+def test_a_slot_is_marked_as_something_that_there_is(min_owners: int) -> None:
+    """Without a minimum of owners no slot is below it; and one odd mark among others is enough."""
+    parties = Parties.of(TABLES, Keyed(), collusion=1, min_owners=min_owners)
+    parties.setup()
+    parties.contribute(TABLES)
+    parties.exchange.tap = server = Withheld(parties)
+    parties.exchange.run("upload", range(4))
+    (chunk,), part = server.chunks, parties.clients[0].part
+    assert isinstance(part, KeyedClient)
+    most, at = (Slot.EMPTY if min_owners == 1 else Slot.BELOW), parties.clients[0].at
+    for mark in (most + 1, 255):
+        with pytest.raises(FaultyPeer, match="marks a slot as something else than it can be"):
+            part.stream(Kind.MEANS, SERVER, 0, 1, memoryview(chunk[:-1] + bytes([mark])), at)
+    part.stream(Kind.MEANS, SERVER, 0, 1, memoryview(chunk), at)
 
 
 # ------------------------------------------------------------------------------------------------- what goes out again

@@ -194,3 +194,17 @@ def test_with_noise_a_client_that_is_absent_costs_a_union_and_the_others_add_mor
         assert fed.round([*tables[:3], None])[3] is None
         n = fed.clients[0].part.numbers
         assert math.isclose(n.spread_of(honest(fed.params, 3)) / n.spread_of(honest(fed.params, 4)), more)
+
+
+@pytest.mark.parametrize("name", ["min_participants", "max_new_entities", "max_updates", "batch"])
+def test_options_are_whole_numbers(name: str) -> None:
+    params = Params(clients=4, dim=1)
+    for odd in (2.0, "2", True):
+        with pytest.raises(ParamsError, match=f"{name} must be an integer, got {odd!r}"):
+            Keyed(**{name: odd}).checked(params)
+    Keyed(**{name: 2}).checked(params)
+
+
+@pytest.mark.parametrize("updates", [0, 1, 16])
+def test_names_have_one_epoch_and_as_many_more_as_updates(updates: int) -> None:
+    assert Keyed(max_updates=updates).last_epoch == 1 + updates
