@@ -199,6 +199,7 @@ def test_with_noise_a_client_that_is_absent_costs_a_union_and_the_others_add_mor
 @pytest.mark.parametrize("name", ["min_participants", "max_new_entities", "max_updates", "batch"])
 def test_options_are_whole_numbers(name: str) -> None:
     params = Params(clients=4, dim=1)
+    odd: Any
     for odd in (2.0, "2", True):
         with pytest.raises(ParamsError, match=f"{name} must be an integer, got {odd!r}"):
             Keyed(**{name: odd}).checked(params)
