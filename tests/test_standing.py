@@ -33,3 +33,12 @@ def test_class_methods_static_ones_inherited_ones_and_functions_of_modules_are_w
         assert Below().made() == Below().inherited() == os.fsync(0) == "other"  # type: ignore[func-returns-value]
     assert (dict(vars(Below)), os.fsync) == before
     assert (Lower.made(), Lower.alone(), Lower().inherited()) == ("Lower", "alone", "above")
+
+
+def test_defaults_of_a_function_are_what_they_were() -> None:
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    with attributes_stand_in((add, "__defaults__", (5,))):
+        assert add(1) == 6
+    assert add(1) == 2

@@ -42,10 +42,15 @@ Within = tuple[object, str, Any]
 _NOTHING: Final = object()
 
 
+def _own(owner: object, name: str) -> Any:
+    """What an owner has under this name; of a class what stands in itself, if anything."""
+    return vars(owner).get(name, _NOTHING) if isinstance(owner, type) else getattr(owner, name)
+
+
 @contextmanager
 def attributes_stand_in(*within: Within) -> Iterator[None]:
     """Put these in their places, and put back what was there: of a class method itself, and not what it is bound to."""
-    before = [(owner, name, vars(owner).get(name, _NOTHING)) for owner, name, _ in within]
+    before = [(owner, name, _own(owner, name)) for owner, name, _ in within]
     try:
         for owner, name, other in within:
             setattr(owner, name, other)
