@@ -39,7 +39,8 @@ def test_of_each_fault_server_and_site_know_why_and_soon_as_the_page_says(engine
         assert end["status"].lower() == "finished:completed", (name, end)
         assert end.get("after", 0.0) < 90, "a job waits for nobody but until NVFlare has noticed who is dead"
     for fault, (victim, _) in faults.WRONG.items():
-        own = f"{sites.names[victim]} took part in no round; {seen[fault].cause} at the end: {seen[fault].server}"
+        name, each = sites.names[victim], seen[fault]
+        own = f"{name} took part in no round; {each.cause} at the end: {each.server.removeprefix(f'{name}: ')}"
         assert own in ends[faults.WRONG_SITES]["result"]
     told = [str(line.get("why")) for line in sites.log("server")]
     assert not [why for why in told if str(sites.folder) in why], "the server is told of no path at a site"
