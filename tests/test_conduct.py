@@ -46,7 +46,9 @@ def test_lives_are_the_same_in_a_process_that_hashes_otherwise() -> None:
 @pytest.mark.slow
 def test_whatever_can_go_wrong_goes_wrong_in_some_life() -> None:
     done = {
-        kind: "\n".join(word for seed in range(many[KEYED]) for word in live(PRODUCT[KEYED], seed).done)
+        kind: "\n".join(
+            word for form in PRODUCT for seed in range(many[form]) for word in live(PRODUCT[form], seed).done
+        )
         for kind, (live, many) in LIVES.items()
     }
     fault = parties.Fault

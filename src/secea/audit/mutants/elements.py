@@ -60,7 +60,7 @@ def _late(self: KeyedServer, kind: IntEnum, sender: int, chunk: int, payload: me
 def _wrapped(self: Ring, data: bytes | bytearray | memoryview, shape: tuple[int, ...]) -> tuple[Residues, bool]:
     """Numbers modulo the prime, whatever was sent."""
     x, _ = _read(self, data, shape)
-    return x % self.constant(self.primes).reshape(-1, *[1] * len(shape)), True
+    return x % np.array(self.primes, x.dtype).reshape(-1, *[1] * len(shape)), True
 
 
 SMALL_ORDER_TAKEN = replaced("small-order-taken", "Mask keys of small order are taken.", {of_small_order: _never})
