@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -71,14 +71,18 @@ def metrics(where: Path, listen: str | None, otlp: str | None) -> None:
         begin()
         places = [f"at http://{address}/metrics"] * (address is not None) + [f"to {url}"] * (url is not None)
         click.echo(f"metrics of {party} {' and '.join(places)}, from {site.log}")
-        while not over.wait(_LOOK_SECONDS):
+        while not over:
+            time.sleep(_LOOK_SECONDS)
             meters.take(log.lines())
 
 
-def _ended() -> threading.Event:
-    """Set when somebody ends this process in an orderly way, so that the last metrics are still pushed."""
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
+def _ended() -> list[int]:
+    """Has something in it when somebody ends this process in an orderly way, so that the last metrics are still pushed.
+
+    No lock is taken in a handler: it may be that of the very line that was interrupted.
+    """
+    over = list[int]()
+    signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
     return over
 
 
