@@ -69,6 +69,8 @@ def _while_somebody_reads(village: Village, *, yes: bool, connected: bool) -> No
     """Another file is offered while the operator compares the first one."""
     seen, newcomer = list[str](), Newcomer(village.sites["north"])
     newcomer.offer(village.file())
+    if newcomer.answer() != Answer.WAITS:
+        raise Objection("a site agrees to what was offered before its operator has seen it")
 
     def ask(session: Session) -> bool:
         seen.append(session.fingerprint)
@@ -87,6 +89,7 @@ def _never_shown(village: Village) -> int:
     north, keys = village.sites["north"], [Identity.generate().public for _ in range(4)]
     stranger = session_toml(agreed_session(dict(zip("abc", keys, strict=False)), keys[3], POLICY, village.form))
     files = {"with another key for it": village.file(north=keys[0]), "without it": stranger.encode()}
+    files["with its key for another site"] = village.file(north=keys[0], south=north.key.public)
     files |= {"that is none": b"clients = 3", "of a megabyte": village.file() + b"\n" * (1 << 20)}
     for what, text in files.items():
         if not Newcomer(north).offer(text) or roll.offered(north.federation).exists():
@@ -125,7 +128,7 @@ def _agreed(village: Village) -> None:
     "attack",
     KEYED,
     PAILLIER,
-    mutants=(mutants.LATER_FILE, mutants.ANY_FILE, mutants.OTHER_KEY, mutants.ANY_WORD),
+    mutants=(mutants.LATER_FILE, mutants.ANY_FILE, mutants.OTHER_KEY, mutants.ANY_WORD, mutants.UNASKED),
 )
 def operators_agree(subject: Subject) -> int:
     """Both forms: in a hosted federation an operator agrees to the file that was shown, and to no other one, for good.

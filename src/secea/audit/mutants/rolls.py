@@ -51,6 +51,14 @@ def _any_word(session: Session, sites: Mapping[str, Any], log: Log, patience: fl
     _until_all_agree(session, {name: Heard(site) for name, site in sites.items()}, log, patience, sleep)  # type: ignore[misc]
 
 
+def _unasked(self: Newcomer) -> str:
+    """Agrees to whatever is offered."""
+    offered = roll.offered(self._site.federation)
+    return self.fitting(offered.read_bytes()).fingerprint if offered.exists() else _answer(self)
+
+
+_answer = Newcomer.answer
+UNASKED = both("agrees-unasked", "A site agrees without its operator.", within=((Newcomer, "answer", _unasked),))
 LATER_FILE = both(
     "file-offered-later", "A yes is for whatever is offered by then.", within=((Joining, "_compare", _later),)
 )
